@@ -110,6 +110,12 @@ NOT_RUN = {
         "make lock": "asks an index for each package",
         ".venv/bin/python scripts/check-hardening": "tests/test_hardening.py does it",
     },
+    "docs/testing.md": {
+        "make quick": "this suite is a part of it",
+        "scripts/flaky": "takes an hour",
+        "scripts/nightly": "takes hours",
+        "scripts/mutate": "takes minutes, and unit tests",
+    },
     "examples/gpu/README.md": {"PYTHONPATH=": "needs a GPU; tests/test_gpu_example.py does it on the stand-in"},
 }
 
