@@ -140,6 +140,24 @@ TEST_F(RunTest, FailuresNameTheNodeAndTheCall) {
   }
 }
 
+TEST_F(RunTest, AnOpenThatFailsClosesTheNodesThatAreOpen) {
+  int closes = 0;
+  AddNode({.close = [&](Context& context) {
+    ++closes;
+    EXPECT_EQ(context.input_timestamp(), Timestamp::Done());
+    return InternalError("this too");
+  }});
+  Register(*registry, "Broken", {.open = [](Context&) { return InternalError("it broke"); }});
+  Load(R"(input_stream: "in" output_stream: "out"
+          node { name: "node" calculator: "Node" input_stream: "in" output_stream: "a" }
+          node { name: "broken" calculator: "Broken" input_stream: "a" output_stream: "out" })");
+  EXPECT_EQ(
+      run->Start(),
+      InternalError("CalculatorGraph::Run() failed: \nCalculator::Open() for node \"broken\" failed: it "
+                    "broke\nCalculator::Close() for node \"node\" failed: this too"));
+  EXPECT_EQ(closes, 1);
+}
+
 TEST_F(RunTest, MemoryThatACalculatorDoesNotGetIsToldAsThat) {
   AddNode({.process = [](Context&) -> Status { throw std::bad_alloc(); }});
   LoadAndStart(kOneNode);

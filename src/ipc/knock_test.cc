@@ -44,7 +44,8 @@ TEST_F(KnockTest, AForkSpeaksOnAChannelOfItsOwn) {
     auto end = Knock(*worker_, 10 * kSecond);
     if (!end.ok()) _exit(1);
     auto own = Channel::OpenWorkerEnd(std::move(end).value());
-    if (!own.ok() || !(*own)->Send(Bytes("from the fork")).ok()) _exit(2);
+    if (!own.ok() || !(*own)->SendSegment(*Segment::Create(7, 4096).value(), 7).ok()) _exit(5);
+    if (!(*own)->Send(Bytes("from the fork")).ok()) _exit(2);
     std::vector<std::byte> answer;
     if ((*own)->Receive(answer, 10 * kSecond) != Channel::Outcome::kMessage) _exit(3);
     _exit(answer.size() == 2 ? 0 : 4);
@@ -60,6 +61,9 @@ TEST_F(KnockTest, AForkSpeaksOnAChannelOfItsOwn) {
   std::vector<std::byte> message;
   ASSERT_EQ(own->Receive(message, 10 * kSecond), Channel::Outcome::kMessage);
   EXPECT_EQ(std::memcmp(message.data(), "from the fork", message.size()), 0);
+  const auto segment = own->ReceiveSegment(false).value();
+  ASSERT_NE(segment, nullptr);
+  EXPECT_EQ(segment->id(), 7u);
   ASSERT_TRUE(own->Send(Bytes("ok")).ok());
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);

@@ -88,6 +88,9 @@ TEST(GrpcConnection, SendsNothingOfAMessageThatItsOwnerHasBack) {
 
 TEST(GrpcConnection, EndsItsSideOfACallThatStaysOpen) {
   SlowServer server;
+  // They outlive the connection, which ends the call.
+  Given given;
+  const OutgoingMessage message{"/s/M", "the only one"};
   auto dialer = Dialer::Make({"127.0.0.1", server.port()}, {});
   ASSERT_TRUE(dialer.ok());
   auto connection = Connection::Open(Protocol::kGrpc, **dialer, 5, {});
@@ -95,8 +98,6 @@ TEST(GrpcConnection, EndsItsSideOfACallThatStaysOpen) {
   server.Accept();
   (*connection)->Receive(true);
 
-  Given given;
-  const OutgoingMessage message{"/s/M", "the only one"};
   (*connection)->Start(given, message, true);
   (*connection)->Flush();
   EXPECT_TRUE(server.Read().ends_with("the only one"));

@@ -24,7 +24,10 @@ class TestCode final : public CustomNodeCode {
   }
   void Stop(int64_t) const override { ++stops; }
   std::optional<InstanceReport> report() const override {
-    return InstanceReport{.name = "the code", .pid = 7};
+    InstanceReport report;
+    report.name = "the code";
+    report.pid = 7;
+    return report;
   }
 
   mutable std::atomic<int> stops{0};
