@@ -284,6 +284,12 @@ def test_files(server, tmp_path):
     ] * 2
 
 
+def test_a_file_that_cannot_be_written(server):
+    done = bench(server, "http", "-m", "echo", "-p", 100, "-r", 1, "-f", "/dev/full")
+    assert done.returncode == 1
+    assert "cannot write /dev/full" in done.stderr
+
+
 def test_comparison(server, tmp_path):
     done = bench(
         server, "http", "-m", "echo", "--compare", server.http, "--rounds", 3, "-p", 500, "--format", "json",

@@ -276,6 +276,22 @@ TEST_F(TritonStates, VariablesAreStatesOfSequences) {
   }
 }
 
+// A state may have any shape; a sequence begins with three rows of one zero.
+TEST_F(TritonStates, ShapesThatSequencesBeginWithAreFilledIn) {
+  Save(models::RunningSum(ov::PartialShape{3, 1}, models::FloatConstant({3, 1}, {0, 0, 0}),
+                          ov::PartialShape{-1, -1}));
+  auto model =
+      ServeSequences("backend: 'openvino' sequence_batching { max_sequence_idle_microseconds: 60000000 }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (int step = 1; step <= 2; ++step) {
+    const auto response = Step(*model, 1, step == 1, {Floats("in", {3, 1}, {5, 6, 7})});
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_THAT(Dims(response.outputs.at(0).shape), ElementsAre(3, 1));
+    EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(5 * step, 6 * step, 7 * step));
+  }
+  Stop(*model);
+}
+
 TEST_F(TritonStates, WhatSequencesBeginWithMayBeInAFile) {
   Save(models::RunningSum({1, 2}, models::FloatConstant({1, 2}, {3, 4}), {1, 2}));
   const std::string head =
