@@ -20,9 +20,6 @@ if(BRAID_SANITIZER AND NOT BRAID_FUZZ)
   if(MOLD_PROGRAM)
     target_link_options(braid_options INTERFACE -fuse-ld=mold)
   endif()
-  # The sanitizer is a library, so that tests can bring an `operator new` of their own.
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib/linux OUTPUT_VARIABLE runtimes OUTPUT_STRIP_TRAILING_WHITESPACE)
-  target_link_options(braid_options INTERFACE -shared-libsan -Wl,-rpath,${runtimes})
 endif()
 target_include_directories(braid_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_link_libraries(braid_options INTERFACE Threads::Threads)
@@ -34,6 +31,11 @@ if(BRAID_SANITIZER STREQUAL "address")
                          -fno-sanitize=null,vptr$<$<BOOL:${unchecked}>:,${unchecked}>
                          -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(braid_options INTERFACE -fsanitize=address,undefined)
+  if(NOT BRAID_FUZZ)
+    # As a library, so that tests can bring an `operator new` of their own. That of the thread sanitizer does not work as a library.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib/linux OUTPUT_VARIABLE runtimes OUTPUT_STRIP_TRAILING_WHITESPACE)
+    target_link_options(braid_options INTERFACE -shared-libsan -Wl,-rpath,${runtimes})
+  endif()
   # What the sanitizers know of each check has addresses; in a program that may lie anywhere, each is a relocation: a third of the file.
   target_link_options(braid_options INTERFACE $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
   if(BRAID_FUZZ)
