@@ -47,7 +47,7 @@ def compiler_cache(log: pathlib.Path) -> list[str]:
 
 @dataclasses.dataclass
 class Step:
-    """A row of the table. `seconds` is elapsed time; `result` is "passed", "FAILED" or why the step was left out."""
+    """A row of the table. `seconds` is elapsed time; `result` is "passed" or "FAILED"."""
 
     name: str
     result: str
@@ -140,10 +140,6 @@ class Steps:
         """Runs a command. Its output goes to the terminal too. Returns whether it went well."""
         print(f"\n=== {self.title}: {name}", flush=True)
         return self.finish(self.start(name, *command, shown=True, env=env))
-
-    def leave_out(self, name: str, why: str) -> None:
-        """Adds a row for a step that does not run."""
-        self.rows.append(Step(name, f"left out: {why}"))
 
     def end(self) -> int:
         """Prints the ends of what failed, the table, and what the tests counted. Returns the exit status."""

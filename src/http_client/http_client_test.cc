@@ -106,7 +106,7 @@ TEST(AskHttp, TakesTheAnswerOfAServerThatRefusesABody) {
 
 TEST(AskHttp, EndsWithTheConnectionAmidABody) {
   const std::string body(30'000'000, 'x');
-  // Closed with bytes that nobody read, a connection is reset.
+  // A connection that is closed before its bytes are read is reset.
   OneCallServer server([](int fd) { ReadUntil(fd, "x"); });
   EXPECT_EQ(server.Ask({.method = "POST", .target = "/", .content_type = "text/plain", .body = body}),
             "the server closed the connection");

@@ -11,7 +11,7 @@ DURATIONS = cache_folder() / "durations.json"
 # Of a test that has not been run here.
 TYPICAL_SECONDS = 0.3
 # Files whose tests take long and share little: each is dealt to several processes.
-PIECES = {"tests/test_console.py": 3, "tests/test_sequence_store.py": 2, "tests/test_watchdogs.py": 2}
+PIECES = {"tests/test_console.py": 3, "tests/test_sequence_store.py": 3, "tests/test_watchdogs.py": 2}
 
 
 def file_of(nodeid):

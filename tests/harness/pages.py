@@ -288,7 +288,7 @@ class Reader:
             self._compile(block)
         elif block.language not in SHOWN:
             raise AssertionError(
-                f"what is to be done with this block? Name its file, its language, or list it in NOT_RUN:\n{block.text}"
+                f"this block cannot be run: name its file, its language, or list it in NOT_RUN:\n{block.text}"
             )
 
     def run_python(self, block):
