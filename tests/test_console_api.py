@@ -327,7 +327,8 @@ def test_who_may_do_what(repository, serve, tmp_path):
         assert ask(server, "GET", f"/console/api/{path}", who="operator")[0] == 200, path
     assert ask(server, "GET", "/console/api/overview", who="bob")[0] == 403
 
-    assert get(server, "overview", who="alice")["may"] == {"infer": True, "manage": False, "log": True, "trace": False}
+    assert ask(server, "GET", "/console/api/overview", who="alice")[0] == 403
+    assert get(server, "models", who="alice")["may"] == {"infer": True, "manage": False, "log": True, "trace": False}
     assert [r["name"] for r in get(server, "models", who="alice")["models"]] == ["talks"]
     assert [r["name"] for r in get(server, "models", who="operator")["models"]] == ["hidden", "other", "talks"]
     assert detail(server, "talks", who="alice")["used_by"] == []

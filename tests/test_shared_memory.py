@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.utils.shared_memory as shm
 from harness.clients import Client, strings
+from harness.regions import Region
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
@@ -66,33 +67,10 @@ def region():
             made = Region(byte_size)
             stack.callback(made.remove)
             if content is not None:
-                shm.set_shared_memory_region(made.handle, [content])
+                made.fill(content)
             return made
 
         yield make
-
-
-class Region:
-    def __init__(self, byte_size):
-        self.name = f"region-{uuid.uuid4().hex[:8]}"
-        self.key = f"/braid_test_{uuid.uuid4().hex}"
-        self.byte_size = byte_size
-        self.path = pathlib.Path("/dev/shm") / self.key[1:]
-        self.handle = shm.create_shared_memory_region(self.name, self.key, byte_size)
-
-    def register(self, client, **more):
-        client.raw.register_system_shared_memory(self.name, self.key, more.pop("byte_size", self.byte_size), **more)
-        return self
-
-    def numpy(self, datatype, shape, offset=0):
-        return shm.get_contents_as_numpy(self.handle, datatype, shape, offset)
-
-    def remove(self):
-        if self.handle is not None:
-            with contextlib.suppress(shm.SharedMemoryException, FileNotFoundError):
-                shm.destroy_shared_memory_region(self.handle)
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
 
 
 def place_input(client, name, shape, datatype, region, byte_size, offset=0):

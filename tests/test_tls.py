@@ -445,3 +445,35 @@ def test_braid_bench_and_braid_try(server, folder, protocol):
     assert "certificate" in refused.stderr
     unverified = command(server, protocol, "try", "echo", "--shape", "IN:2", "--ssl", "--ssl-https-verify-peer", 0)
     assert unverified.returncode == 0, unverified.stderr
+
+
+# ---- sessions that are resumed --------------------------------------------------------------------
+
+# What makes either port answer, so that its tickets have come.
+QUESTIONS = {
+    "http": b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "grpc": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_certificate_is_verified_with_each_connection(repository, serve, folder, protocol, asked, version):
+    repository.add_identity("echo")
+    server = serve(repository, *options(folder, root=asked), tls=context(folder, "client" if asked else None))
+    client = context(folder, "client" if asked else None)
+    client.minimum_version = client.maximum_version = version
+    host, _, port = getattr(server, protocol).rpartition(":")
+    session, reused = None, []
+    for _ in range(2):
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            client.wrap_socket(plain, server_hostname="localhost", session=session) as wrapped,
+        ):
+            wrapped.sendall(QUESTIONS[protocol])
+            assert wrapped.recv(4096) != b""
+            session, reused = wrapped.session, [*reused, wrapped.session_reused]
+            with contextlib.suppress(OSError):
+                wrapped.unwrap()
+    assert reused == [False, not asked]

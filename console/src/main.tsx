@@ -158,13 +158,15 @@ function Status() {
 }
 
 function ServerBadge() {
-  const { overview } = useStore();
+  const { overview, models } = useStore();
   const lost = useLostSince();
   const [sign, name, text] =
     lost !== undefined
       ? ["✕", "bad", "no answer"]
       : overview === undefined
-        ? ["◐", "busy", "connecting"]
+        ? models === undefined
+          ? ["◐", "busy", "connecting"]
+          : ["●", "good", "answers"]
         : overview.server.draining
           ? ["◑", "busy", "draining"]
           : overview.server.ready

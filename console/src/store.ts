@@ -3,10 +3,10 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 
-import { getJson, type ApiError } from "./api";
+import { ApiError, getJson } from "./api";
 import { poll } from "./poll";
 import { live, Window, type Live } from "./rates";
-import { whole, type ModelRow, type Models, type Overview } from "./types";
+import { whole, type May, type ModelRow, type Models, type Overview } from "./types";
 
 export const REFRESH_MS = 2000;
 
@@ -16,7 +16,9 @@ export interface LiveModel {
 }
 
 export interface Store {
-  overview: Overview | undefined;
+  overview: Overview | undefined; // also where the user has no right to see the whole server
+  may: May | undefined;
+  manageHow: Models["manage_how"];
   cpu: number | undefined; // cores that the server's own process uses
   models: LiveModel[] | undefined;
   nowMs: number;
@@ -28,12 +30,18 @@ export function modelKey(row: { name: string; version: string }): string {
   return `${row.name}\n${row.version}`;
 }
 
-export const StoreContext = createContext<Store>({
+const NOTHING: Omit<Store, "refresh"> = {
   overview: undefined,
+  may: undefined,
+  manageHow: "none",
   cpu: undefined,
   models: undefined,
   nowMs: 0,
   error: undefined,
+};
+
+export const StoreContext = createContext<Store>({
+  ...NOTHING,
   refresh: () => undefined,
 });
 
@@ -51,15 +59,16 @@ function liveModels(answer: Models, looks: Window<Map<string, ModelRow>>): LiveM
   });
 }
 
+// A user of some models alone sees those, and nothing of the whole server.
+function noRight(error: unknown): undefined {
+  if (!(error instanceof ApiError && error.status === 403)) {
+    throw error;
+  }
+}
+
 // The one poll of both; used by the page's root alone. `token` begins it anew.
 export function useStorePoll(token: string): Store {
-  const [state, setState] = useState<Omit<Store, "refresh">>({
-    overview: undefined,
-    cpu: undefined,
-    models: undefined,
-    nowMs: 0,
-    error: undefined,
-  });
+  const [state, setState] = useState(NOTHING);
   const [refresh, setRefresh] = useState<() => void>(() => () => undefined);
   useEffect(() => {
     const rows = new Window<Map<string, ModelRow>>();
@@ -67,16 +76,20 @@ export function useStorePoll(token: string): Store {
     const running = poll(
       async (signal) =>
         Promise.all([
-          getJson<Overview>("/console/api/overview", signal),
+          getJson<Overview>("/console/api/overview", signal).catch(noRight),
           getJson<Models>("/console/api/models", signal),
         ]),
       REFRESH_MS,
       {
         value: ([overview, models]) => {
-          processes.add(overview.server.now_ms, overview.process.cpu_us);
+          if (overview !== undefined) {
+            processes.add(overview.server.now_ms, overview.process.cpu_us);
+          }
           const span = processes.span();
           setState({
             overview,
+            may: models.may,
+            manageHow: models.manage_how,
             cpu: span === undefined ? undefined : (span.last - span.first) / 1e6 / span.seconds,
             models: liveModels(models, rows),
             nowMs: models.now_ms,

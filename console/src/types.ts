@@ -24,7 +24,7 @@ export interface Overview {
     addresses: { http?: string; grpc?: string; metrics?: string; admin?: string };
   };
   may: May;
-  manage_how: "load" | "reload" | "none";
+  manage_how: Models["manage_how"];
   fleet?: boolean;
   process: {
     pid: number;
@@ -105,6 +105,8 @@ export function whole(row: SparseRow): ModelRow {
 
 export interface Models {
   now_ms: number;
+  may: May;
+  manage_how: "load" | "reload" | "none";
   models: SparseRow[];
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "load/elements.h"
 
@@ -48,6 +49,10 @@ class CycleSource : public RequestSource {
 class SequenceSource : public RequestSource {
  public:
   SequenceSource(const Workload& workload, uint64_t seed) : workload_(workload), random_(seed) {}
+  ~SequenceSource() override {
+    MutexLock lock(workload_.mutex_);
+    if (number_) workload_.running_.erase(IdOf(*number_));
+  }
 
   const LoadRequest& Next() override {
     if (left_ == 0) Begin();
@@ -64,9 +69,8 @@ class SequenceSource : public RequestSource {
  private:
   void Begin() {
     const SequenceOptions& options = workload_.options_.sequences;
-    const uint64_t number = workload_.next_sequence_.fetch_add(1, std::memory_order_relaxed);
-    id_ = static_cast<int64_t>(options.first_id + (options.ids > 0 ? number % options.ids : number));
-    stream_ = &workload_.streams_[number % workload_.streams_.size()];
+    number_ = TakeNumber();
+    stream_ = &workload_.streams_[*number_ % workload_.streams_.size()];
     at_ = 0;
     if (!options.length_given && stream_->size() > 1) {
       left_ = stream_->size();
@@ -78,11 +82,30 @@ class SequenceSource : public RequestSource {
     start_ = true;
   }
 
+  uint64_t IdOf(uint64_t number) const {
+    const SequenceOptions& options = workload_.options_.sequences;
+    return options.first_id + (options.ids > 0 ? number % options.ids : number);
+  }
+
+  // The next number whose id no other source uses. A source may stay at one sequence while the others go through all ids.
+  uint64_t TakeNumber() {
+    MutexLock lock(workload_.mutex_);
+    if (number_) workload_.running_.erase(IdOf(*number_));
+    uint64_t number = workload_.next_sequence_++;
+    // Where there are fewer ids than sources, two have to share one.
+    for (uint64_t left = workload_.options_.sequences.ids; left > 1; --left) {
+      if (!workload_.running_.contains(IdOf(number))) break;
+      number = workload_.next_sequence_++;
+    }
+    workload_.running_.insert(IdOf(number));
+    return number;
+  }
+
   const LoadRequest& Encode(bool end) {
     const Workload::Step& step = (*stream_)[at_ % stream_->size()];
     ++at_;
     InferRequest request = step.request;
-    request.parameters["sequence_id"] = id_;
+    request.parameters["sequence_id"] = static_cast<int64_t>(IdOf(*number_));
     request.parameters["sequence_start"] = std::exchange(start_, false);
     request.parameters["sequence_end"] = end;
     request_.message = EncodeInfer(workload_.options_.encoding, request);
@@ -94,8 +117,8 @@ class SequenceSource : public RequestSource {
   std::mt19937_64 random_;
   const std::vector<Workload::Step>* stream_ = nullptr;
   size_t at_ = 0;
-  size_t left_ = 0;  // requests of the sequence
-  int64_t id_ = 0;
+  size_t left_ = 0;                 // requests of the sequence
+  std::optional<uint64_t> number_;  // of the sequence among all
   bool start_ = false;
   LoadRequest request_;
 };

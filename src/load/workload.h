@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "load/data.h"
 #include "load/generator.h"
@@ -67,7 +69,9 @@ class Workload {
   std::unique_ptr<SharedRegion> input_region_;
   std::vector<std::unique_ptr<SharedRegion>> output_regions_;  // one for each slot
   mutable std::atomic<uint64_t> next_slot_{0};
-  mutable std::atomic<uint64_t> next_sequence_{0};
+  mutable Mutex mutex_;
+  mutable uint64_t next_sequence_ BRAID_GUARDED_BY(mutex_) = 0;
+  mutable std::set<uint64_t> running_ BRAID_GUARDED_BY(mutex_);  // ids of sequences
 };
 
 }  // namespace braid::load

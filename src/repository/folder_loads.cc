@@ -35,8 +35,16 @@ Status FolderLoads::Plan(const std::vector<LoadRequest>& wanted, Steps& steps, O
   auto loads = std::make_shared<LoadSet>(CollectLoads(  // shared by the steps
       wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
                .kept = [this](const std::string& name) { return table_.KeptUses(name); }}));
+  for (const LoadRequest& request : wanted) {
+    if (!request.rights) continue;
+    for (const std::string& used : UsedBy(loads->uses, request.model_name))
+      BRAID_RETURN_IF_ERROR(request.rights(used));
+  }
   std::set<std::string> names;
-  for (const auto& [name, request] : loads->requests) names.insert(name);
+  for (auto& [name, request] : loads->requests) {
+    request.rights = {};  // the table keeps requests, which outlive the rights of their senders
+    names.insert(name);
+  }
   BRAID_RETURN_IF_ERROR(table_.Claim(names));
   for (const auto& [name, request] : loads->requests) {
     if (!table_.CheckFree(name).ok()) {

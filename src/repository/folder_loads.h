@@ -36,8 +36,10 @@ class FolderLoads {
 
   // Claims models together with those that they use, and adds the steps that load them; each step releases
   // its model and writes to its place in `outcome`, which outlives the steps. Errors: UNAVAILABLE, when one
-  // of them is being loaded already; nothing is claimed then.
+  // of them is being loaded already, and those of LoadRequest::rights; nothing is claimed then.
   Status Plan(const std::vector<LoadRequest>& wanted, Steps& steps, Outcome& outcome);
+  // Errors: those of SourceReader::CheckOverride().
+  Status CheckOverride(const LoadRequest& request) const { return reader_.CheckOverride(request); }
   // Makes an ensemble anew if it is due.
   void MakeIfDue(const std::string& ensemble);
 

@@ -91,7 +91,7 @@ class Manager::Impl {
   }
   void ScanFolders();
   Status Load(const LoadRequest& request);
-  Status Unload(const std::string& name, bool unload_dependents);
+  Status Unload(const std::string& name, bool unload_dependents, const ModelRights& rights);
   Result<bool> Reload();
 
   bool serving() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
@@ -358,6 +358,8 @@ Status Manager::Impl::Load(const LoadRequest& request) {
     return UnsupportedError("load parameter 'file:" + request.files.begin()->first +
                             "' is not allowed, the server was started with --allow-file-overrides=false");
   }
+  if (request.config_json && !options_.folders->allow_file_overrides)
+    BRAID_RETURN_IF_ERROR(loads_->CheckOverride(request));
   // A folder that is there has a state in the index, which says the same.
   if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   FolderLoads::Outcome outcome;
@@ -365,13 +367,16 @@ Status Manager::Impl::Load(const LoadRequest& request) {
   return outcome.at(name);
 }
 
-Status Manager::Impl::Unload(const std::string& name, bool unload_dependents) {
+Status Manager::Impl::Unload(const std::string& name, bool unload_dependents, const ModelRights& rights) {
   const RepositoryLife::Work work(life_);
   BRAID_RETURN_IF_ERROR(CheckTakesLoads());
   BRAID_RETURN_IF_ERROR(CheckModelName(name));
   std::set<std::string> used;
   if (unload_dependents) {
     used = UsedBy(table_.made_uses(), name);
+    if (rights) {
+      for (const std::string& model : used) BRAID_RETURN_IF_ERROR(rights(model));
+    }
     std::set<std::string> all = used;
     all.insert(name);
     BRAID_RETURN_IF_ERROR(table_.CheckUnclaimed(all));
@@ -525,8 +530,8 @@ Status Manager::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_
 std::optional<OvmsMetricsConfig> Manager::metrics() const { return impl_->metrics(); }
 void Manager::ScanFolders() { impl_->ScanFolders(); }
 Status Manager::Load(const LoadRequest& request) { return impl_->Load(request); }
-Status Manager::Unload(const std::string& model_name, bool unload_dependents) {
-  return impl_->Unload(model_name, unload_dependents);
+Status Manager::Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) {
+  return impl_->Unload(model_name, unload_dependents, rights);
 }
 bool Manager::serving() const { return impl_->serving(); }
 bool Manager::server_ready() const { return impl_->server_ready(); }

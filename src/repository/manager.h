@@ -69,7 +69,7 @@ class Manager final : public ModelControl, public ConfigControl {
 
   // Of the model folders. Errors: also UNSUPPORTED without any: a config.json is changed in its file.
   Status Load(const LoadRequest& request) override;
-  Status Unload(const std::string& model_name, bool unload_dependents) override;
+  Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) override;
   bool serving() const override;
   // Strict readiness of model folders looks at everything that is served; a server with a config.json alone
   // is ready when its first loads have ended, however they ended.

@@ -700,7 +700,7 @@ TEST_F(TwoSourcesTest, APipelineFollowsAModelOfAFolder) {
   EXPECT_EQ(Index(), "p:1 UNAVAILABLE failed, py");
   ASSERT_TRUE(manager_->Load({"py", {}, {}}).ok());
   AwaitIndex("p:1 READY, py:1 READY");
-  ASSERT_TRUE(manager_->Unload("py", false).ok());
+  ASSERT_TRUE(manager_->Unload("py", false, {}).ok());
   AwaitIndex("p:1 UNAVAILABLE failed, py:1 UNAVAILABLE");
   ASSERT_TRUE(manager_->Load({"py", {}, {}}).ok());
   AwaitIndex("p:1 READY, py:1 READY");
@@ -720,7 +720,7 @@ TEST_F(TwoSourcesTest, ANameIsThatOfWhoCameFirst) {
   EXPECT_TRUE(Reload({.models = {Model("mine")}}).ok());
   AddFolder("mine");
   EXPECT_EQ(manager_->Load({"mine", {}, {}}).message(), "Given model name is already occupied - mine");
-  EXPECT_TRUE(manager_->Unload("mine", false).ok());
+  EXPECT_TRUE(manager_->Unload("mine", false, {}).ok());
   scratch_.Remove("models/mine");
   (void)manager_->Load({"mine", {}, {}});
   EXPECT_EQ(Index(), "both:1 READY, mine:1 READY");

@@ -79,7 +79,7 @@ class ManagerFoldersTest : public ::testing::Test {
               std::map<std::string, std::string> files = {}) {
     return manager_->Load({name, std::move(config), std::move(files)});
   }
-  Status Unload(const std::string& name) { return manager_->Unload(name, false); }
+  Status Unload(const std::string& name) { return manager_->Unload(name, false, {}); }
 
   std::string Index() const { return testing::IndexText(catalog_); }
   // Drains end on threads of the manager.
@@ -210,10 +210,10 @@ TEST_F(ManagerFoldersTest, UnloadTakesTheModelsOfAnEnsembleWhenAskedTo) {
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(Load("n").ok());
   ASSERT_TRUE(Load("e").ok());
-  ASSERT_TRUE(manager_->Unload("e", false).ok());
+  ASSERT_TRUE(manager_->Unload("e", false, {}).ok());
   AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 READY, m:1 READY, n:1 READY");
   ASSERT_TRUE(Load("e").ok());
-  ASSERT_TRUE(manager_->Unload("e", true).ok());
+  ASSERT_TRUE(manager_->Unload("e", true, {}).ok());
   AwaitIndex("e:1 UNAVAILABLE unloaded, inner:1 UNAVAILABLE unloaded, m:1 UNAVAILABLE unloaded, n:1 READY");
 }
 
@@ -599,6 +599,55 @@ TEST_F(ManagerFoldersTest, FilesOfLoadsHaveASwitchOfTheirOwn) {
             UnsupportedError("load parameter 'file:1/model.py' is not allowed, the server was started with "
                              "--allow-file-overrides=false"));
   EXPECT_TRUE(manager_->Load({"m", std::nullopt, {}}).ok());
+}
+
+TEST_F(ManagerFoldersTest, WithoutOverridesTheFolderChoosesTheCode) {
+  options_.allow_file_overrides = false;
+  AddVersion("m", "1");
+  Configure("m",
+            R"(backend: "python" parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/env" } })");
+  ASSERT_TRUE(Start().ok());
+  const auto load = [this](const std::string& config) { return manager_->Load({"m", config, {}}); };
+  const auto refused = [](const std::string& field) {
+    return UnsupportedError("load parameter 'config' may not change '" + field +
+                            "' of model 'm', the server was started with --allow-file-overrides=false");
+  };
+  const std::string environment = R"("parameters":{"EXECUTION_ENV_PATH":{"string_value":"/env"}})";
+  EXPECT_TRUE(load("{" + environment + "}").ok());
+  EXPECT_TRUE(load(R"({"default_model_filename":"model.py",)" + environment + "}").ok());
+  EXPECT_TRUE(load(R"({"max_batch_size":3,"parameters":{"EXECUTION_ENV_PATH":{"string_value":"/env"},
+                      "MINE":{"string_value":"5"}}})")
+                  .ok());
+  EXPECT_EQ(load("{}"), refused("parameters[EXECUTION_ENV_PATH]"));
+  EXPECT_EQ(load(R"({"parameters":{"EXECUTION_ENV_PATH":{"string_value":"/tmp"}}})"),
+            refused("parameters[EXECUTION_ENV_PATH]"));
+  EXPECT_EQ(load(R"({"backend":"other",)" + environment + "}"), refused("backend"));
+  EXPECT_EQ(load(R"({"runtime":"other",)" + environment + "}"), refused("runtime"));
+  EXPECT_EQ(load(R"({"cc_model_filenames":{"7.5":"x"},)" + environment + "}"),
+            refused("cc_model_filenames[7.5]"));
+}
+
+TEST_F(ManagerFoldersTest, AsksForRightsToWhatALoadBrings) {
+  AddVersion("m", "1");
+  AddVersion("n", "1");
+  AddEnsemble("e", EnsembleOf({"m"}));
+  ASSERT_TRUE(Start().ok());
+  std::vector<std::string> asked;
+  const ModelRights rights = [&asked](const std::string& model) {
+    asked.push_back(model);
+    return model == "m" ? PermissionDeniedError("not m") : OkStatus();
+  };
+  LoadRequest request{.model_name = "e", .config_json = {}, .files = {}, .rights = rights};
+  EXPECT_EQ(manager_->Load(request), PermissionDeniedError("not m"));
+  EXPECT_EQ(Index(), "e, m, n");
+  request.model_name = "n";
+  EXPECT_TRUE(manager_->Load(request).ok());
+  EXPECT_EQ(asked, std::vector<std::string>({"m"}));
+  ASSERT_TRUE(Load("e").ok());
+  EXPECT_EQ(manager_->Unload("e", true, rights), PermissionDeniedError("not m"));
+  EXPECT_EQ(Index(), "e:1 READY, m:1 READY, n:1 READY");
+  EXPECT_TRUE(manager_->Unload("e", false, rights).ok());
+  EXPECT_EQ(asked, std::vector<std::string>({"m", "m"}));
 }
 
 TEST_F(ManagerFoldersTest, UnknownModelsLeaveNoTrace) {

@@ -240,7 +240,7 @@ TEST_F(ManagerTest, ALoadRequestTakesStepsOfTheConfigAsTheyAre) {
   ASSERT_TRUE(manager_->Load({"e", {}, {}}).ok());
   EXPECT_EQ(Ready(), "e own theirs");
   EXPECT_EQ(Starts("theirs"), 0);
-  ASSERT_TRUE(manager_->Unload("e", true).ok());
+  ASSERT_TRUE(manager_->Unload("e", true, {}).ok());
   EXPECT_EQ(Ready(), "theirs");
   // What was unloaded does not come back by itself.
   WriteConfig({"theirs"}, {}, 2);

@@ -1,10 +1,13 @@
 #include "repository/model_source.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/temporary_folder.h"
 #include "config/config_json.h"
 #include "config/guess_backend.h"
+#include "config/isolated_parts.h"
 #include "config/model_config.h"
 #include "pipeline/ensemble_dag.h"
 
@@ -15,6 +18,33 @@ constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxVersionFiles = 100000;
 // Of the folders with the files of load requests.
 constexpr std::string_view kFilesPrefix = "braid-files-";
+
+// Of OpenVINO's properties those that name files and folders do, whatever they are called in its versions.
+bool ChoosesCode(const inference::ModelConfig& config, std::string_view parameter) {
+  if (parameter == "EXECUTION_ENV_PATH" || parameter == "WORKER_ISOLATION" || parameter == kIsolateParameter)
+    return true;
+  return config.backend() != "python" &&
+         (parameter.ends_with("_DIR") || parameter.ends_with("_PATH") || parameter.ends_with("_FILE"));
+}
+
+// By field, what chooses the code that runs, and how far it is kept from the machine. Fields without a value are left out.
+std::map<std::string, std::string> CodeChoices(const inference::ModelConfig& config) {
+  std::map<std::string, std::string> choices = {
+      {"backend", config.backend()},
+      {"runtime", config.runtime()},
+      {"default_model_filename", config.default_model_filename()},
+      {"model_repository_agents", config.model_repository_agents().SerializeAsString()},
+      {"platform", IsEnsemble(config) ? "ensemble" : ""}};
+  if (config.backend() == "python" && config.default_model_filename().empty())
+    choices["default_model_filename"] = "model.py";
+  for (const auto& [capability, file] : config.cc_model_filenames())
+    choices["cc_model_filenames[" + capability + "]"] = file;
+  for (const auto& [name, value] : config.parameters()) {
+    if (ChoosesCode(config, name)) choices["parameters[" + name + "]"] = value.string_value();
+  }
+  std::erase_if(choices, [](const auto& choice) { return choice.second.empty(); });
+  return choices;
+}
 
 }  // namespace
 
@@ -108,6 +138,34 @@ Status SourceReader::FillBackend(const Folder& folder, const std::vector<int64_t
   BRAID_ASSIGN_OR_RETURN(std::string backend, GuessBackend(config.name(), files));
   config.set_backend(std::move(backend));
   return OkStatus();
+}
+
+Status SourceReader::CheckOverride(const LoadRequest& request) const {
+  const auto read = [this](const LoadRequest& one) -> Result<inference::ModelConfig> {
+    BRAID_ASSIGN_OR_RETURN(ModelSource source, Open(one));
+    std::vector<std::string> ignored;
+    BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, &ignored));
+    BRAID_RETURN_IF_ERROR(ReadConfig(one, versions, source));
+    return std::move(source.config);
+  };
+  const auto wanted =
+      read({.model_name = request.model_name, .config_json = request.config_json, .files = {}});
+  if (!wanted.ok()) return OkStatus();  // the load says why
+  constexpr const char* kEnd = ", the server was started with --allow-file-overrides=false";
+  const auto folder = read({.model_name = request.model_name, .config_json = {}, .files = {}});
+  if (!folder.ok()) {
+    return UnsupportedError("load parameter 'config' is not allowed for model '" + request.model_name +
+                            "', whose folder has no configuration of its own that can be read" + kEnd);
+  }
+  const auto theirs = CodeChoices(*wanted);
+  const auto ours = CodeChoices(*folder);
+  if (theirs == ours) return OkStatus();
+  const auto differs = std::ranges::mismatch(theirs, ours);
+  const bool added =
+      differs.in2 == ours.end() || (differs.in1 != theirs.end() && differs.in1->first <= differs.in2->first);
+  return UnsupportedError("load parameter 'config' may not change '" +
+                          (added ? differs.in1->first : differs.in2->first) + "' of model '" +
+                          request.model_name + "'" + kEnd);
 }
 
 std::set<std::string> SourceReader::ModelsUsed(const LoadRequest& request) const {

@@ -357,7 +357,7 @@ TEST_F(ModelHandOverTest, AReloadAndAnUnloadLetTheLastRequestsNotWaitForOthers) 
   EXPECT_EQ(KeeperOf(*after).sums(), kOne);
   auto last = ServableHandle::Enter(after);
   KeeperOf(*after).on_drain = [&] { last.reset(); };
-  ASSERT_TRUE(manager_->Unload("m", false).ok());
+  ASSERT_TRUE(manager_->Unload("m", false, {}).ok());
   Await([this] { return journal_.Count("stop m:1") == 2; });
 }
 
@@ -376,7 +376,7 @@ TEST_F(ModelHandOverTest, OtherFilesAndOtherStatesDropThem) {
 TEST_F(ModelHandOverTest, TheyOutlastAnUnloadAndARestart) {
   Start();
   KeeperOf(*Find()).Set(uint64_t{1}, 11);
-  ASSERT_TRUE(manager_->Unload("m", false).ok());
+  ASSERT_TRUE(manager_->Unload("m", false, {}).ok());
   // Perhaps while the first one still leaves.
   ASSERT_TRUE(Load().ok());
   Await([this] { return KeeperOf(*Find()).sums() == kOne; });

@@ -462,7 +462,8 @@ const OptionSpec kOptionTable[] = {
     Works("repository-poll-secs", "N", Group::kModels, Int<Folders<&F::poll_seconds>, 1, 1000000000>(),
           "In poll mode, seconds between two looks at the folders"),
     Works("allow-file-overrides", "", Group::kModels, Bool<Folders<&F::allow_file_overrides>>(),
-          "In explicit mode, let load requests bring a model's files, and with them code to run"),
+          "In explicit mode, let load requests bring a model's files, and choose its code, environment and "
+          "isolation"),
     Works("model-config-name", "NAME", Group::kModels, Text<Folders<&F::model_config_name>>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),

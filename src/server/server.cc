@@ -465,11 +465,14 @@ class Server::Parts {
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
     context_->tracer = tracer_.get();
-    BRAID_ASSIGN_OR_RETURN(context_->http_headers,
-                           HeaderForwarding::Create(options_.http_header_forward_pattern));
-    BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
-                           HeaderForwarding::Create(options_.grpc_header_forward_pattern));
     BRAID_RETURN_IF_ERROR(MakeAccess());
+    // A client may show the secret of one port at the other.
+    std::vector<std::string> secrets = context_->http_access.SecretHeaders();
+    std::ranges::copy(context_->grpc_access.SecretHeaders(), std::back_inserter(secrets));
+    BRAID_ASSIGN_OR_RETURN(context_->http_headers,
+                           HeaderForwarding::Create(options_.http_header_forward_pattern, secrets));
+    BRAID_ASSIGN_OR_RETURN(context_->grpc_headers,
+                           HeaderForwarding::Create(options_.grpc_header_forward_pattern, secrets));
     ClientLimits::Options limits = options_.limits;
     if (limits.memory_bytes == 0) limits.memory_bytes = MemorySize() / 2;
     limits_ = std::make_shared<ClientLimits>(limits, &log_);

@@ -22,8 +22,8 @@ class ServerControl final : public ModelControl {
   void BeginDrain() { draining_.store(true, std::memory_order_release); }
 
   Status Load(const LoadRequest& request) override { return manager_.Load(request); }
-  Status Unload(const std::string& model_name, bool unload_dependents) override {
-    return manager_.Unload(model_name, unload_dependents);
+  Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) override {
+    return manager_.Unload(model_name, unload_dependents, rights);
   }
   bool serving() const override { return serving_.load(std::memory_order_acquire) && manager_.serving(); }
   bool draining() const override { return draining_.load(std::memory_order_acquire); }

@@ -12,6 +12,10 @@
 
 namespace braid {
 
+// Whether the sender of a request has the rights that it needs to a model beside the one that the request names; with the
+// error for a client. Empty: to every model.
+using ModelRights = std::function<Status(const std::string& model)>;
+
 // The parameters of a load request.
 struct LoadRequest {
   std::string model_name;
@@ -20,6 +24,8 @@ struct LoadRequest {
   // Files in place of the folder's: path relative to the model's folder ("1/model.py") to contents. With any
   // of these, config_json is required and the folder on disk is not looked at.
   std::map<std::string, std::string> files;
+  // Asked while the load is planned, of each model that this one uses, directly or not.
+  ModelRights rights = {};
 };
 
 class ModelControl {
@@ -27,10 +33,11 @@ class ModelControl {
   virtual ~ModelControl() = default;
 
   // Loads, or reloads if something changed; blocks until done, so it must not be called on a network thread.
-  // Errors: texts and codes of the contract, e.g. UNAVAILABLE outside explicit mode.
+  // Errors: texts and codes of the contract, e.g. UNAVAILABLE outside explicit mode; those of request.rights.
   virtual Status Load(const LoadRequest& request) = 0;
-  // Starts to unload; returns at once. Unknown models are no error.
-  virtual Status Unload(const std::string& model_name, bool unload_dependents) = 0;
+  // Starts to unload; returns at once. Unknown models are no error. Errors: as Load(); those of `rights`, which is asked of each
+  // dependent.
+  virtual Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) = 0;
   // True while the server serves; false while it starts and while it exits.
   virtual bool serving() const = 0;
   // Whether what is there is served on before the server exits, while nothing new is to come: it serves, and

@@ -61,12 +61,12 @@ const QUESTIONS: Record<Action, (name: string, loaded: boolean) => { title: stri
 };
 
 function Actions({ row, onDone }: { row: ModelRow; onDone: () => void }) {
-  const { overview } = useStore();
+  const { may, manageHow } = useStore();
   const [asked, setAsked] = useState<Action>();
   const [busy, setBusy] = useState(false);
   const [message, setMessage] = useState<{ text: string; failed: boolean }>();
   useEffect(() => setMessage(undefined), [row.name]);
-  if (overview === undefined) {
+  if (may === undefined) {
     return null;
   }
   const act = async (action: Action): Promise<void> => {
@@ -84,7 +84,7 @@ function Actions({ row, onDone }: { row: ModelRow; onDone: () => void }) {
     setBusy(false);
     onDone();
   };
-  const actions = actionsOf(row, overview.manage_how, overview.may.manage);
+  const actions = actionsOf(row, manageHow, may.manage);
   const question = asked === undefined ? undefined : QUESTIONS[asked](row.name, row.state === "READY");
   const reasons = [...new Set(actions.map((each) => each.reason).filter(Boolean))];
   return (

@@ -169,7 +169,8 @@ function About() {
 export function OverviewView() {
   const { models, overview, error } = useStore();
   if (models === undefined || overview === undefined) {
-    return <Empty>{error === undefined ? "Loading…" : error.message}</Empty>;
+    const waiting = models === undefined ? "Loading…" : "You have no right to see the whole server; see its models.";
+    return <Empty>{error === undefined ? waiting : error.message}</Empty>;
   }
   return (
     <>

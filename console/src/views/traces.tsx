@@ -89,12 +89,12 @@ export function Waterfall({ trace }: { trace: Trace }) {
 }
 
 export function TracesTab({ name }: { name: string }) {
-  const { overview } = useStore();
+  const { may: mayDo } = useStore();
   const path = `/console/api/traces${query({ model: name })}`;
   const { value, error, refresh } = usePoll(path, (signal) => getJson<Traces>(path, signal), 1000);
   const [chosen, setChosen] = useState("");
   const [failure, setFailure] = useState("");
-  const may = overview?.may.trace ?? false;
+  const may = mayDo?.trace ?? false;
   const watched = value?.watched_s ?? 0;
 
   const watch = async (seconds: number): Promise<void> => {

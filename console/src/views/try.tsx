@@ -513,7 +513,7 @@ function parametersOf(text: string, sequence: SequenceFields): Parameters {
 }
 
 export function TryTab({ model }: { model: ModelDetail }) {
-  const { overview } = useStore();
+  const { may: mayDo } = useStore();
   const [inputs, setInputs] = useState(() => model.inputs.map(inputOf));
   const [stream, setStream] = useState(model.decoupled && model.kind !== "graph");
   const [parameters, setParameters] = useState("");
@@ -624,7 +624,7 @@ export function TryTab({ model }: { model: ModelDetail }) {
     setRunning(undefined);
   };
 
-  const may = overview?.may.infer ?? false;
+  const may = mayDo?.infer ?? false;
   const ready = model.state === "READY";
   const graph = model.kind === "graph"; // its inputs have no schema, which flat JSON needs
   return (

@@ -125,7 +125,7 @@ void ModelAsks::Unload(const AskMessage& ask, AskAnswer answer) {
   RunApart(
       [this, name = fields.Text("model_name"),
        dependents = fields.Flag("unload_dependents")]() -> Result<std::string> {
-        BRAID_RETURN_IF_ERROR(control_.Unload(name, dependents));
+        BRAID_RETURN_IF_ERROR(control_.Unload(name, dependents, {}));
         return std::string();
       },
       std::move(answer));

@@ -109,15 +109,19 @@ Status AccessControl::Check(const AccessTable& table, std::string_view identity,
 }
 
 Status Permit::Check(std::string_view model) const {
+  return of_ == nullptr ? OkStatus() : CheckAlso(of_->api, model);
+}
+
+Status Permit::CheckAlso(Api api, std::string_view model) const {
   if (of_ == nullptr) return OkStatus();
   const Published<AccessTable>& published = of_->control.table();
   if (published.generation() == of_->generation) {
-    return of_->control.Check(*of_->table, of_->identity, {of_->api, model});
+    return of_->control.Check(*of_->table, of_->identity, {api, model});
   }
   const auto table = published.Get();
   BRAID_ASSIGN_OR_RETURN(const std::string_view identity,
                          of_->control.Identify(*table, {of_->authorization, of_->certificate}));
-  return of_->control.Check(*table, identity, {of_->api, model});
+  return of_->control.Check(*table, identity, {api, model});
 }
 
 Result<std::string_view> AccessReader::Allowed(const AccessTable& table, const Credentials& credentials,

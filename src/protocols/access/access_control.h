@@ -87,6 +87,8 @@ class Permit {
   Permit() = default;  // everything
   // Whether the sender may do it with this model ("": all models), by what the files say now. Any thread.
   Status Check(std::string_view model) const;
+  // The same for another API, which the request turns out to use too.
+  Status CheckAlso(Api api, std::string_view model) const;
 
  private:
   friend class AccessReader;

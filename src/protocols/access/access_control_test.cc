@@ -73,6 +73,9 @@ TEST_F(AccessControlTest, APermitKnowsTheModels) {
   EXPECT_TRUE((*permit).Check("add").ok());
   EXPECT_EQ((*permit).Check("bert"),
             PermissionDeniedError("'alice' may not use the API 'inference' of model 'bert'"));
+  EXPECT_EQ((*permit).CheckAlso(Api::kSharedMemory, "add"),
+            PermissionDeniedError("'alice' may not use the API 'shared-memory' of model 'add'"));
+  EXPECT_TRUE(Permit().CheckAlso(Api::kSharedMemory, "add").ok());
   EXPECT_EQ((*permit).Check(""),
             PermissionDeniedError("'alice' may not use the API 'inference' of all models"));
   EXPECT_EQ(reader.Authorize({"Bearer a-token", ""}, {Api::kMetadata, kNone}).status(),

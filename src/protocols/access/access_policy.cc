@@ -61,6 +61,14 @@ Status AccessPolicy::AddRestrictionsOf(const std::string& file) {
       .WithPrefix("the file of restricted groups '" + file + "': ");
 }
 
+std::vector<std::string> AccessPolicy::SecretHeaders() const {
+  std::vector<std::string> headers;
+  for (const auto& restriction : restrictions_) {
+    if (restriction) headers.push_back(restriction->header);
+  }
+  return headers;
+}
+
 Status AccessPolicy::CheckPort(const Sender& sender, Api api) const {
   if (!serves(api)) {
     return PermissionDeniedError("the API '" + std::string(ApiName(api)) + "' is not served at this port");

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "protocols/access/access_control.h"
@@ -30,6 +31,8 @@ class AccessPolicy {
   Status AddRestriction(std::string_view flag_value);
   // The same for each line of a file; empty ones, and those that start with '#', are left out.
   Status AddRestrictionsOf(const std::string& file);
+  // The headers that secrets of groups are shown in.
+  std::vector<std::string> SecretHeaders() const;
   // Only these APIs are served.
   void ServeOnly(ApiSet apis) { served_ = apis; }
   bool serves(Api api) const { return served_.Has(api); }

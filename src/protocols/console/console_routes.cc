@@ -83,6 +83,9 @@ std::optional<Found> ConsoleRoutes::Find(const HttpExchange& exchange) {
   found.subject.api = match.route->api;
   if (match.model) found.subject.model = *match.model;
   found.at_any_time = true;
+  const bool of_server = match.route->action == ConsoleAction::kOverview ||
+                         (match.route->action == ConsoleAction::kHistory && !match.model);
+  if (of_server) found.subject.model = "";  // it shows what all models do
   if (match.route->action == ConsoleAction::kFleet) {
     found.subject.model = "";  // it shows all models
     found.answer = [this](const std::shared_ptr<HttpExchange>& exchange) { return Fleet(exchange); };
@@ -171,18 +174,19 @@ void ConsoleRoutes::LookAtFleet() {
   }
 }
 
+ConsoleRights ConsoleRoutes::RightsOf(const HttpExchange& exchange) {
+  const auto may = [&](Api api) { return host_->Allows(exchange, {api, std::nullopt}); };
+  return {may(Api::kInference), may(Api::kModelRepository), may(Api::kLogging), may(Api::kTrace)};
+}
+
 HttpResponse ConsoleRoutes::Overview(const HttpExchange& exchange) {
   LookAtMemory();
-  const auto may = [&](Api api) { return host_->Allows(exchange, {api, std::nullopt}); };
-  return Fresh(
-      OverviewJson(context_, context_.memory,
-                   {may(Api::kInference), may(Api::kModelRepository), may(Api::kLogging), may(Api::kTrace)},
-                   host_->exiting()));
+  return Fresh(OverviewJson(context_, context_.memory, RightsOf(exchange), host_->exiting()));
 }
 
 HttpResponse ConsoleRoutes::Models(const HttpExchange& exchange) {
   LookAtMemory();
-  return Fresh(ModelsJson(context_.server.catalog, context_.memory, [&](std::string_view model) {
+  return Fresh(ModelsJson(context_, context_.memory, RightsOf(exchange), [&](std::string_view model) {
     return host_->Allows(exchange, {Api::kStatistics, model});
   }));
 }

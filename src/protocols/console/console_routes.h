@@ -27,6 +27,7 @@
 #include "base/mutex.h"
 #include "protocols/console/console_context.h"
 #include "protocols/console/console_paths.h"
+#include "protocols/console/overview.h"
 #include "protocols/http/protocol.h"
 
 namespace braid {
@@ -45,6 +46,8 @@ class ConsoleRoutes final : public HttpProtocol {
   HttpService::Answer Fleet(const std::shared_ptr<HttpExchange>& exchange);
   void LookAtFleet();
   HttpResponse Answer(const HttpExchange& exchange, const ConsoleRouteMatch& match);
+  // For any model.
+  ConsoleRights RightsOf(const HttpExchange& exchange);
   HttpResponse Overview(const HttpExchange& exchange);
   HttpResponse Models(const HttpExchange& exchange);
   HttpResponse Model(const HttpExchange& exchange, const ConsoleRouteMatch& match);

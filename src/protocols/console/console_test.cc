@@ -314,18 +314,19 @@ TEST_F(ConsoleTest, TellsOfOneVersion) {
 
 TEST_F(ConsoleTest, ShowsWhatTheSenderMaySee) {
   StartWithRights();
-  EXPECT_EQ(
-      Json("/console/api/overview", "", 401)["error"],
-      "the API 'statistics' is not for everybody: expecting a bearer token in the header 'authorization'");
+  EXPECT_EQ(Json("/console/api/overview", "", 401)["error"],
+            "the API 'statistics' of all models is not for everybody: expecting a bearer token in the header "
+            "'authorization'");
   constexpr std::string_view kAll = "Authorization: Bearer a-token\r\n";
   constexpr std::string_view kSome = "Authorization: Bearer s-token\r\n";
   EXPECT_EQ(Json("/console/api/overview", kAll)["may"],
             (json{{"infer", true}, {"manage", true}, {"log", true}, {"trace", true}}));
   const uint64_t refused = control_of_access_->refused(AccessControl::Refusal::kPermissionDenied);
-  EXPECT_EQ(Json("/console/api/overview", kSome)["may"],
-            (json{{"infer", false}, {"manage", false}, {"log", true}, {"trace", false}}));
   EXPECT_EQ(Json("/console/api/models", kAll)["models"].size(), 4u);
-  const json rows = Json("/console/api/models", kSome)["models"];
+  const json some = Json("/console/api/models", kSome);
+  EXPECT_EQ(some["may"], (json{{"infer", false}, {"manage", false}, {"log", true}, {"trace", false}}));
+  EXPECT_EQ(some["manage_how"], "load");
+  const json rows = some["models"];
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["name"], "echo");
   EXPECT_EQ(Json("/console/api/models/echo/versions/1", kSome)["inputs"], json::array());
@@ -345,6 +346,9 @@ TEST_F(ConsoleTest, ShowsWhatTheSenderMaySee) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0]["text"], "of echo");
   Json("/console/api/log?model=pipe", kSome, 403);
+  for (const char* path : {"/console/api/overview", "/console/api/history"}) {
+    EXPECT_EQ(Json(path, kSome, 403)["error"], "'some' may not use the API 'statistics' of all models");
+  }
 }
 
 TEST_F(ConsoleTest, RestrictedGroupsHold) {

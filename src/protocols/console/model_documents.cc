@@ -162,7 +162,9 @@ Json StructureJson(const std::optional<ServableStructure>& structure) {
 
 }  // namespace
 
-std::string ModelsJson(const Catalog& catalog, const ProcessMemory& memory, const MayShow& may_show) {
+std::string ModelsJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
+                       const MayShow& may_show) {
+  const Catalog& catalog = context.server.catalog;
   const Serving serving(catalog);
   Json models = Json::array();
   for (const IndexEntry& entry : catalog.Index(false)) {
@@ -171,7 +173,9 @@ std::string ModelsJson(const Catalog& catalog, const ProcessMemory& memory, cons
     models.push_back(
         RowJson(entry, servable, servable != nullptr ? InstancesOf(*servable, memory) : Instances()));
   }
-  return DumpJson(Json{{"now_ms", WallNowMs()}, {"models", std::move(models)}});
+  Json answer = RightsJson(context, may);
+  answer.update(Json{{"now_ms", WallNowMs()}, {"models", std::move(models)}});
+  return DumpJson(answer);
 }
 
 Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory& memory,

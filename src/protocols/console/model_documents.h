@@ -10,6 +10,7 @@
 
 #include "base/process_memory.h"
 #include "protocols/console/console_context.h"
+#include "protocols/console/overview.h"
 #include "serving/catalog.h"
 
 namespace braid {
@@ -17,9 +18,10 @@ namespace braid {
 // Whether the sender may be told of a model.
 using MayShow = std::function<bool(std::string_view model)>;
 
-// {"now_ms": ..., "models": [row, ...]}, by name and version; those that are served, and those that are not, with the
+// {"now_ms": ..., "may": ..., "manage_how": ..., "models": [row, ...]}, by name and version; those that are served, and those that are not, with the
 // reason. Counters are of the time since the version was loaded.
-std::string ModelsJson(const Catalog& catalog, const ProcessMemory& memory, const MayShow& may_show);
+std::string ModelsJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
+                       const MayShow& may_show);
 
 // What of a version may be told beside its row.
 struct DetailRights {

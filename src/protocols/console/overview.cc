@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/memory_use.h"
 
 namespace braid {
@@ -44,6 +43,11 @@ Json ProcessJson(const ProcessMemory& memory) {
 
 }  // namespace
 
+Json RightsJson(const ConsoleContext& context, const ConsoleRights& may) {
+  return {{"may", {{"infer", may.infer}, {"manage", may.manage}, {"log", may.log}, {"trace", may.trace}}},
+          {"manage_how", ManageText(context.manage_how)}};
+}
+
 std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
                          bool exiting) {
   const ModelControl& control = context.server.control;
@@ -53,7 +57,8 @@ std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& mem
     const auto limit = static_cast<Limit>(i);
     refused.push_back({{"limit", LimitName(limit)}, {"count", context.limits.refusals.count(limit)}});
   }
-  return DumpJson(Json{
+  Json overview = RightsJson(context, may);
+  overview.update(Json{
       {"server",
        {{"name", "braid"},
         {"version", context.server.server_version},
@@ -64,14 +69,13 @@ std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& mem
         {"ready", control.server_ready() && !exiting},
         {"draining", control.draining() || exiting},
         {"addresses", AddressesOf(ports)}}},
-      {"may", {{"infer", may.infer}, {"manage", may.manage}, {"log", may.log}, {"trace", may.trace}}},
-      {"manage_how", ManageText(context.manage_how)},
       {"fleet", context.fleet != nullptr},
       {"process", ProcessJson(memory)},
       {"machine", {{"cores", std::thread::hardware_concurrency()}, {"memory_bytes", context.memory_bytes}}},
       {"connections", {{"http", ports.http_connections}, {"grpc", ports.grpc_connections}}},
       {"client_memory", {{"used_bytes", MemoryUse()}, {"budget_bytes", context.limits.budget.most()}}},
       {"refused", std::move(refused)}});
+  return DumpJson(overview);
 }
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "base/process_memory.h"
 #include "protocols/console/console_context.h"
 
@@ -16,7 +17,10 @@ struct ConsoleRights {
   bool trace = false;
 };
 
-// `exiting`: the server's ports are being closed.
+// {"may": {...}, "manage_how": ...}: what a page may offer to its user.
+Json RightsJson(const ConsoleContext& context, const ConsoleRights& may);
+
+// For senders with rights to all models. `exiting`: the server's ports are being closed.
 std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
                          bool exiting);
 

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "base/status.h"
-#include "protocols/access/rights.h"
+#include "protocols/access/access_control.h"
 #include "protocols/http/exchange.h"
 
 namespace braid {
@@ -25,6 +25,9 @@ class HttpProtocolHost {
   // Whether the access policy would let the sender of this request do something else, too. Counts as no refusal. On the
   // exchange's io thread.
   virtual bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
+  // For a request that names more than its path does, or is asked about later. On the exchange's io thread. Errors: as
+  // AccessPolicy::Authorize().
+  virtual Result<Permit> Authorize(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
 
  protected:
   ~HttpProtocolHost() = default;

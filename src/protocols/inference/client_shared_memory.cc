@@ -174,6 +174,7 @@ Status ClientSharedMemory::Add(const std::string& name, Open open) {
   std::lock_guard lock(mutex_);
   BRAID_RETURN_IF_ERROR(check());
   regions_.emplace(name, std::move(region));
+  used_.store(true, std::memory_order_release);
   return OkStatus();
 }
 

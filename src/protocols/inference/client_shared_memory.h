@@ -124,7 +124,10 @@ Status PutOutput(const RegionPart& part, Tensor& output);
 class ClientSharedMemory {
  public:
   // --allow-client-shm. Without it everything is refused with UNSUPPORTED. Before the first request.
-  void set_allowed(bool allowed) { allowed_ = allowed; }
+  void set_allowed(bool allowed) {
+    allowed_ = allowed;
+    used_ = !allowed;  // requests that name a region are refused with more than that it is not there
+  }
   // --client-shm-max-bytes: of all regions together, those that only requests still use too. Before the first
   // request.
   void set_max_bytes(uint64_t bytes) { mapped_ = std::make_shared<MappedBytes>(bytes); }
@@ -132,6 +135,9 @@ class ClientSharedMemory {
   // The GPUs whose memory can be registered; none by default. Before the first request.
   void set_gpus(std::unique_ptr<ClientGpus> gpus) { gpus_ = std::move(gpus); }
   const ClientGpus& gpus() const { return *gpus_; }
+
+  // False until a region is registered: no request can name one.
+  bool used() const { return used_.load(std::memory_order_acquire); }
 
   // Errors: ALREADY_EXISTS, UNAVAILABLE for too many regions, and those of SystemRegion::Open().
   Status Register(RegionInfo info);
@@ -172,6 +178,7 @@ class ClientSharedMemory {
       std::make_unique<ClientGpus>(nullptr, std::vector<int>(), ClientGpus::Options());
   // Copies from and to devices, in order.
   ElasticThreads copies_{{.name = "brd-cuda", .most = 1}};
+  std::atomic<bool> used_{false};
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_; the regions are shared with requests that use them.
   std::map<std::string, std::shared_ptr<const ClientRegion>, std::less<>> regions_;

@@ -12,13 +12,13 @@ const OutputWish* OutputPlan::Find(std::string_view name) const {
   return nullptr;
 }
 
-Status OutputPlan::Add(const ServableInfo& info, const ClientSharedMemory* memory, const RegionWish& region,
+Status OutputPlan::Add(const ServableInfo& info, const ClientRegions& regions, const RegionWish& region,
                        OutputWish wish) {
   if (region.region) {
     if (wish.classes > 0) {
       return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
     }
-    BRAID_ASSIGN_OR_RETURN(wish.part, FindRegion(memory, region, wish.name));
+    BRAID_ASSIGN_OR_RETURN(wish.part, regions.Find(region, wish.name));
   }
   if (wish.classes > 0) {
     if (const TensorSpec* spec = info.FindOutput(wish.name)) wish.spec = *spec;
@@ -51,12 +51,6 @@ Status OutputPlan::Apply(std::vector<Tensor>& outputs) const {
     if (wish->part.region) BRAID_RETURN_IF_ERROR(PutOutput(wish->part, output));
   }
   return OkStatus();
-}
-
-Result<RegionPart> FindRegion(const ClientSharedMemory* memory, const RegionWish& wish,
-                              std::string_view tensor) {
-  if (memory != nullptr) return memory->Find(wish, tensor);
-  return NotFoundError("Unable to find shared memory region: '" + *wish.region + "'");
 }
 
 }  // namespace braid

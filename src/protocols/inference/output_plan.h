@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/inference/client_shared_memory.h"
+#include "protocols/inference/client_regions.h"
 #include "serving/request.h"
 #include "serving/servable.h"
 
@@ -30,9 +30,9 @@ struct OutputPlan {
   // Null for an output of which nothing was said.
   const OutputWish* Find(std::string_view name) const;
 
-  // Adds a wish, with `region` and its labels. `memory` may be null: there are no regions then. Errors:
-  // INVALID_ARGUMENT for classes in a region, and those of ClientSharedMemory::Find().
-  Status Add(const ServableInfo& info, const ClientSharedMemory* memory, const RegionWish& region,
+  // Adds a wish, with `region` and its labels. Errors: INVALID_ARGUMENT for classes in a region, and those of
+  // ClientRegions::Find().
+  Status Add(const ServableInfo& info, const ClientRegions& regions, const RegionWish& region,
              OutputWish wish);
   // Takes the responses of `request` to where outputs can be written into regions on devices, if any are to be.
   // Errors: UNSUPPORTED for a request to a graph.
@@ -41,9 +41,5 @@ struct OutputPlan {
   // PutOutput().
   Status Apply(std::vector<Tensor>& outputs) const;
 };
-
-// Where a tensor lies. `memory` may be null: there are no regions then. REQUIRES: wish.region
-Result<RegionPart> FindRegion(const ClientSharedMemory* memory, const RegionWish& wish,
-                              std::string_view tensor);
 
 }  // namespace braid

@@ -43,7 +43,8 @@ Result<std::string> ValueOf(std::string_view name, std::string_view value) {
 
 }  // namespace
 
-Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern) {
+Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern,
+                                                  std::vector<std::string> secrets) {
   HeaderForwarding forwarding;
   if (pattern.empty()) return forwarding;
   re2::RE2::Options options;
@@ -54,11 +55,15 @@ Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern) {
     return InvalidArgumentError("invalid header forward pattern '" + pattern +
                                 "': " + forwarding.pattern_->error());
   }
+  forwarding.withheld_ = std::move(secrets);
+  forwarding.withheld_.emplace_back("authorization");
   return forwarding;
 }
 
 Result<bool> HeaderForwarding::Takes(std::string_view name) const {
   if (!re2::RE2::FullMatch(re2::StringPiece(name.data(), name.size()), *pattern_)) return false;
+  if (std::ranges::any_of(withheld_, [&](const std::string& secret) { return SameText(secret, name); }))
+    return false;
   if (!IsReservedParameter(name)) return true;
   return InvalidArgumentError("Header '" + std::string(name) +
                               "' is reserved for Triton usage and cannot be forwarded.");

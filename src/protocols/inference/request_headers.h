@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "protocols/http/message.h"
@@ -24,9 +25,10 @@ class HeaderForwarding {
  public:
   // Forwards nothing.
   HeaderForwarding() = default;
-  // Headers whose whole name matches the pattern, in any case; an empty pattern matches nothing. Errors:
-  // INVALID_ARGUMENT when it is no regular expression (RE2).
-  static Result<HeaderForwarding> Create(const std::string& pattern);
+  // Headers whose whole name matches the pattern, in any case; an empty pattern matches nothing. Credentials of clients are
+  // never forwarded: `authorization`, and the headers in `secrets`. Errors: INVALID_ARGUMENT when the pattern is no regular
+  // expression (RE2).
+  static Result<HeaderForwarding> Create(const std::string& pattern, std::vector<std::string> secrets = {});
 
   // Appends those headers. A value that is no UTF-8 is left out of gRPC's, whose binary headers may have any,
   // and mended in HTTP's. Errors: INVALID_ARGUMENT for a header with the name of a reserved parameter.
@@ -37,6 +39,7 @@ class HeaderForwarding {
   Result<bool> Takes(std::string_view name) const;
 
   std::shared_ptr<const re2::RE2> pattern_;  // shared by copies; null: forwards nothing
+  std::vector<std::string> withheld_;
 };
 
 // The header kSequenceIdHeader, which names the sequence of a request to such a servable; "" when it is not

@@ -19,7 +19,8 @@ std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
     if (!text_) return std::nullopt;
   }
   if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
-  return HttpProtocolRoute{{Api::kMetrics, std::nullopt}, [this](const std::shared_ptr<HttpExchange>&) {
+  // They name all models.
+  return HttpProtocolRoute{{Api::kMetrics, ""}, [this](const std::shared_ptr<HttpExchange>&) {
                              return HttpService::Answer(Answer());
                            }};
 }

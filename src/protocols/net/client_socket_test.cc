@@ -392,28 +392,44 @@ TEST_F(ClientSocketTest, RefusesClientsWithoutACertificateWhereItIsMutual) {
   EXPECT_EQ(server_->certificate_identity(), "plain client");
 }
 
-TEST_F(ClientSocketTest, KnowsTheCertificateOfASessionThatIsResumed) {
-  const auto source = Source("root.pem", /*mutual=*/true);
-  Connect(source);
-  TlsClient::Options options = Options("client");
-  ASSERT_TRUE(Greet(options));
-  const iovec piece = Piece("x");
-  ASSERT_EQ(server_->Send({&piece, 1}), 1);
-  ASSERT_EQ(ReceiveAll(*client_, 1), "x");  // and the ticket
-  const std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> session(SSL_get1_session(client_->ssl()),
-                                                                          &SSL_SESSION_free);
-  options.session = session.get();
-  client_->End();  // OpenSSL resumes no session that was cut off
-  Connect(source);
-  EXPECT_TRUE(Greet(options));
-  EXPECT_EQ(SSL_session_reused(client_->ssl()), 1);
-  EXPECT_EQ(server_->certificate_identity(), "spiffe://test/client");
-  client_->End();
-  // Not with files that were read since.
-  ASSERT_TRUE(source->Reload().ok());
-  Connect(source);
-  EXPECT_TRUE(Greet(options));
-  EXPECT_EQ(SSL_session_reused(client_->ssl()), 0);
+// Connects twice with one session; whether the second handshake has resumed it.
+class ClientSocketResumptionTest : public ClientSocketTest {
+ protected:
+  bool Resumes(
+      const std::shared_ptr<TlsSource>& source, TlsClient::Options options,
+      const std::function<void()>& between = [] {}) {
+    Connect(source);
+    EXPECT_TRUE(Greet(options));
+    const iovec piece = Piece("x");
+    EXPECT_EQ(server_->Send({&piece, 1}), 1);
+    EXPECT_EQ(ReceiveAll(*client_, 1), "x");  // and the ticket
+    const std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> session(SSL_get1_session(client_->ssl()),
+                                                                            &SSL_SESSION_free);
+    options.session = session.get();
+    client_->End();  // OpenSSL resumes no session that was cut off
+    between();
+    Connect(source);
+    EXPECT_TRUE(Greet(options));
+    return SSL_session_reused(client_->ssl()) == 1;
+  }
+};
+
+TEST_F(ClientSocketResumptionTest, HoldsWhereClientsAreNotAsked) {
+  const auto source = Source("");
+  EXPECT_TRUE(Resumes(source, Options()));
+  EXPECT_FALSE(Resumes(source, Options(), [&] { ASSERT_TRUE(source->Reload().ok()); }));
+}
+
+// The certificate is verified with each connection: it may have expired, or its authority may have been taken away.
+TEST_F(ClientSocketResumptionTest, IsNotOfferedToClientsThatAreAskedForACertificate) {
+  for (const bool mutual : {false, true}) {
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      TlsClient::Options options = Options("client");
+      options.version = version;
+      EXPECT_FALSE(Resumes(Source("root.pem", mutual), options));
+      EXPECT_EQ(server_->certificate_identity(), "spiffe://test/client");
+    }
+  }
 }
 
 TEST_F(ClientSocketTest, ReadsItsFilesAgain) {

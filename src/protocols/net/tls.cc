@@ -216,9 +216,6 @@ Result<TlsSource::Context> TlsSource::Read() const {
   // A record's head and its body in one system call.
   SSL_CTX_set_read_ahead(context, 1);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-  // Without a name, clients with a certificate could not resume their sessions by tickets.
-  SSL_CTX_set_session_id_context(context, reinterpret_cast<const unsigned char*>(protocol_.data()),
-                                 static_cast<unsigned int>(protocol_.size()));
   SSL_CTX_set_default_passwd_cb(context, NoPassword);
   if (SSL_CTX_use_certificate_chain_file(context, options_.certificate_file.c_str()) != 1) {
     return FileError("server certificate", options_.certificate_file);
@@ -232,6 +229,9 @@ Result<TlsSource::Context> TlsSource::Read() const {
       return FileError("root certificate", options_.root_file);
     }
     SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(options_.root_file.c_str()));
+    // A resumed session is not verified again, so a certificate would be good for as long as its client comes back.
+    SSL_CTX_set_num_tickets(context, 0);
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (options_.mutual ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
                        nullptr);
   } else if (options_.mutual) {

@@ -20,7 +20,7 @@ class FakeControl final : public ModelControl {
     changed_.wait(lock, [&] { return !block_loads_; });
     return answer_;
   }
-  Status Unload(const std::string& model_name, bool unload_dependents) override {
+  Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights&) override {
     std::lock_guard lock(mutex_);
     unloads_.emplace_back(model_name, unload_dependents);
     return answer_;

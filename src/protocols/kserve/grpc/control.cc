@@ -248,7 +248,8 @@ Status GrpcControl::LogSettings(const inference::LogSettingsRequest& request,
   return OkStatus();
 }
 
-Status GrpcControl::RepositoryModelLoad(const inference::RepositoryModelLoadRequest& request,
+Status GrpcControl::RepositoryModelLoad(const Permit& permit,
+                                        const inference::RepositoryModelLoadRequest& request,
                                         inference::RepositoryModelLoadResponse&) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
   BRAID_RETURN_IF_ERROR(CheckServing());
@@ -265,10 +266,12 @@ Status GrpcControl::RepositoryModelLoad(const inference::RepositoryModelLoadRequ
                                   std::string(ParameterTypeName(value)) + "'");
     }
   }
+  load.rights = RightsToLoad(permit, load);
   return context_.control.Load(load);
 }
 
-Status GrpcControl::RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
+Status GrpcControl::RepositoryModelUnload(const Permit& permit,
+                                          const inference::RepositoryModelUnloadRequest& request,
                                           inference::RepositoryModelUnloadResponse&) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
   BRAID_RETURN_IF_ERROR(CheckServing());
@@ -281,7 +284,7 @@ Status GrpcControl::RepositoryModelUnload(const inference::RepositoryModelUnload
     }
     dependents = value.bool_param();
   }
-  return context_.control.Unload(request.model_name(), dependents);
+  return context_.control.Unload(request.model_name(), dependents, RightsToUnload(permit));
 }
 
 Status GrpcControl::SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,

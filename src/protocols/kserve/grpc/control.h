@@ -42,9 +42,9 @@ class GrpcControl {
                       inference::TraceSettingResponse& response);
 
   // These block until the repository is done.
-  Status RepositoryModelLoad(const inference::RepositoryModelLoadRequest& request,
+  Status RepositoryModelLoad(const Permit& permit, const inference::RepositoryModelLoadRequest& request,
                              inference::RepositoryModelLoadResponse& response);
-  Status RepositoryModelUnload(const inference::RepositoryModelUnloadRequest& request,
+  Status RepositoryModelUnload(const Permit& permit, const inference::RepositoryModelUnloadRequest& request,
                                inference::RepositoryModelUnloadResponse& response);
 
   // Regions of clients. CudaSharedMemoryRegister() blocks.

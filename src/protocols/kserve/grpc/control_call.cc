@@ -23,6 +23,7 @@ Model ModelOf(const inference::RepositoryIndexRequest&) { return ""; }
 Model ModelOf(const inference::RepositoryModelLoadRequest& request) { return request.model_name(); }
 Model ModelOf(const inference::RepositoryModelUnloadRequest& request) { return request.model_name(); }
 Model ModelOf(const inference::TraceSettingRequest& request) { return request.model_name(); }
+Model ModelOf(const inference::LogSettingsRequest&) { return ""; }
 
 // Reads the message, and whether the client may have it answered.
 template <class Request>
@@ -39,6 +40,17 @@ Result<EncodedMessage> AnswerTyped(Status (GrpcControl::*method)(const Request&,
   BRAID_RETURN_IF_ERROR(ReadPermitted(permit, message, request));
   Response response;
   BRAID_RETURN_IF_ERROR((control.*method)(request, response));
+  return WriteGrpcMessage(response);
+}
+
+// The same for a method that asks for rights to more models.
+template <class Request, class Response>
+Result<EncodedMessage> AnswerTyped(Status (GrpcControl::*method)(const Permit&, const Request&, Response&),
+                                   GrpcControl& control, const Permit& permit, const GrpcMessage& message) {
+  Request request;
+  BRAID_RETURN_IF_ERROR(ReadPermitted(permit, message, request));
+  Response response;
+  BRAID_RETURN_IF_ERROR((control.*method)(permit, request, response));
   return WriteGrpcMessage(response);
 }
 

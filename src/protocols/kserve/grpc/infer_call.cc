@@ -21,7 +21,8 @@ Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(head(), forwarded));
   BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, parsed, servable, {forwarded, sequence},
-                               *kserve_.context().client_memory, request, answer_);
+                               {*kserve_.context().client_memory, permit(), servable.info().name}, request,
+                               answer_);
 }
 
 Result<EncodedMessage> GrpcInferCall::Write(InferenceResponse& response) {

@@ -125,14 +125,14 @@ struct InputSource {
 
 class InputBuilder {
  public:
-  InputBuilder(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-               const ClientSharedMemory& client_memory, InferenceRequest& request)
+  InputBuilder(WireSegments segments, ParsedRequest& parsed, Servable& servable, const ClientRegions& regions,
+               InferenceRequest& request)
       : segments_(segments),
         parsed_(parsed),
         servable_(servable),
         info_(servable.info()),
         rules_(RulesOf(info_)),
-        client_memory_(client_memory),
+        regions_(regions),
         request_(request) {}
 
   Status Build() {
@@ -178,7 +178,7 @@ class InputBuilder {
     BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
     if (wish.region) {
       if (input.contents.present()) return NoContents("shared memory", input);
-      BRAID_ASSIGN_OR_RETURN(RegionPart part, client_memory_.Find(wish, input.name));
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, regions_.Find(wish, input.name));
       memory_.AddRegion(std::move(part));
       return OkStatus();
     }
@@ -225,14 +225,14 @@ class InputBuilder {
   Servable& servable_;
   const ServableInfo& info_;
   const DialectRules& rules_;
-  const ClientSharedMemory& client_memory_;
+  const ClientRegions& regions_;
   InferenceRequest& request_;
   boost::container::small_vector<InputSource, 8> sources_;
   InputMemory memory_;
   size_t next_raw_ = 0;
 };
 
-Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const ClientSharedMemory& client_memory,
+Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const ClientRegions& regions,
                    InferenceRequest& request, AnswerOptions& answer) {
   request.requested_outputs.reserve(parsed.outputs.size());
   for (ParsedOutput& output : parsed.outputs) {
@@ -246,7 +246,7 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
     }
     if (region.region || classes > 0) {
       OutputWish wish{.name = output.name, .classes = static_cast<uint32_t>(classes)};
-      BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, &client_memory, region, std::move(wish)));
+      BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, regions, region, std::move(wish)));
     }
     // A graph sends what it makes.
     if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
@@ -292,7 +292,7 @@ Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
 }
 
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                             const RequestHeaders& headers, const ClientSharedMemory& client_memory,
+                             const RequestHeaders& headers, const ClientRegions& regions,
                              InferenceRequest& request, AnswerOptions& answer) {
   const ServableInfo& info = servable.info();
   request.start_ns = SteadyNowNs();
@@ -303,7 +303,7 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
                               ? TakeGraphParameter(key, value, request.parameters)
                               : TakeParameter(key, value, request, answer));
   }
-  BRAID_RETURN_IF_ERROR(TakeSequence(segments, info, headers.sequence, client_memory, parsed, request));
+  BRAID_RETURN_IF_ERROR(TakeSequence(segments, info, headers.sequence, regions, parsed, request));
   // What the client says in the request itself goes before its headers.
   const size_t own = request.parameters.size();
   for (const auto& header : headers.forwarded) {
@@ -314,9 +314,9 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
     }
   }
   answer.outputs.batching = info.max_batch_size > 0;
-  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, client_memory, request, answer));
+  BRAID_RETURN_IF_ERROR(TakeOutputs(parsed, info, regions, request, answer));
   BRAID_RETURN_IF_ERROR(answer.outputs.Prepare(info, request));
-  BRAID_RETURN_IF_ERROR(InputBuilder(segments, parsed, servable, client_memory, request).Build());
+  BRAID_RETURN_IF_ERROR(InputBuilder(segments, parsed, servable, regions, request).Build());
   request.model_name = std::move(parsed.model_name);
   return OkStatus();
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/inference/client_shared_memory.h"
+#include "protocols/inference/client_regions.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/output_plan.h"
 #include "protocols/kserve/grpc/request_reader.h"
@@ -37,12 +37,12 @@ Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rul
 Result<RegionWish> FindRegionWish(const WireParameters& parameters);
 
 // Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
-// `parsed`. The bytes of all inputs are copied once, from the message or from `client_memory`, into memory of
+// `parsed`. The bytes of all inputs are copied once, from the message or from `regions`, into memory of
 // servable.input_allocator(): small tensors share one allocation, large ones have their own. Inputs that name
 // the sequence of a stateful model become fields of the request. Errors: INVALID_ARGUMENT with the contract's
-// texts, those of the allocator and of ClientSharedMemory, and those of NameSequence().
+// texts, those of the allocator and of ClientRegions, and those of NameSequence().
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
-                             const RequestHeaders& headers, const ClientSharedMemory& client_memory,
+                             const RequestHeaders& headers, const ClientRegions& regions,
                              InferenceRequest& request, AnswerOptions& answer);
 
 }  // namespace braid

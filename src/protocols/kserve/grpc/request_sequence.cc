@@ -37,9 +37,9 @@ std::optional<uint64_t> ReadContents(WireSegments segments, const ParsedContents
 }
 
 Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size,
-                                           const ClientSharedMemory& client_memory) {
+                                           const ClientRegions& regions) {
   BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
-  BRAID_ASSIGN_OR_RETURN(const RegionPart part, client_memory.Find(wish, input.name));
+  BRAID_ASSIGN_OR_RETURN(const RegionPart part, regions.Find(wish, input.name));
   if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
   if (part.region->copies() != nullptr)
     return UnsupportedError("input '" + input.name +
@@ -53,8 +53,7 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
 // Takes one of the two out of the message. REQUIRES: there are no raw contents, or one for each input that
 // lies in no region.
 Result<std::optional<SequenceInput>> TakeInput(WireSegments segments, std::string_view name, DataType type,
-                                               const ClientSharedMemory& client_memory,
-                                               ParsedRequest& parsed) {
+                                               const ClientRegions& regions, ParsedRequest& parsed) {
   Inputs& inputs = parsed.inputs;
   const auto is_it = [name](const ParsedInput& input) { return input.name == name; };
   const auto found = std::find_if(inputs.begin(), inputs.end(), is_it);
@@ -65,7 +64,7 @@ Result<std::optional<SequenceInput>> TakeInput(WireSegments segments, std::strin
   input.shape = std::move(found->shape);
   const bool right_type = DataTypeFromWireName(found->datatype) == type;
   if (LiesInRegion(*found)) {
-    BRAID_ASSIGN_OR_RETURN(input.value, ReadRegion(*found, ElementSize(type), client_memory));
+    BRAID_ASSIGN_OR_RETURN(input.value, ReadRegion(*found, ElementSize(type), regions));
   } else if (!parsed.raw.empty()) {
     const auto raw = parsed.raw.begin() + std::count_if(inputs.begin(), found, [](const ParsedInput& other) {
                        return !LiesInRegion(other);
@@ -93,11 +92,10 @@ Status CheckStructure(const ServableInfo& info, const ParsedRequest& parsed) {
 }  // namespace
 
 Status TakeSequence(WireSegments segments, const ServableInfo& info, std::string_view header,
-                    const ClientSharedMemory& client_memory, ParsedRequest& parsed,
-                    InferenceRequest& request) {
+                    const ClientRegions& regions, ParsedRequest& parsed, InferenceRequest& request) {
   if (info.stateful) BRAID_RETURN_IF_ERROR(CheckStructure(info, parsed));
   const auto take = [&](std::string_view name, DataType type) {
-    return TakeInput(segments, name, type, client_memory, parsed);
+    return TakeInput(segments, name, type, regions, parsed);
   };
   return NameSequenceOf(info, header, take, request);
 }

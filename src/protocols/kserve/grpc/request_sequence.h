@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "protocols/inference/client_shared_memory.h"
+#include "protocols/inference/client_regions.h"
 #include "protocols/kserve/grpc/request_reader.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -18,9 +18,8 @@ namespace braid {
 //
 // Errors: those of NameSequence(); before them, where the values cannot be told from each other,
 // kInvalidNoOfInputs or kInvalidMessageStructure, kInvalidUnexpectedInput for an input that is there twice,
-// and those of ClientSharedMemory.
+// and those of ClientRegions.
 Status TakeSequence(WireSegments segments, const ServableInfo& info, std::string_view header,
-                    const ClientSharedMemory& client_memory, ParsedRequest& parsed,
-                    InferenceRequest& request);
+                    const ClientRegions& regions, ParsedRequest& parsed, InferenceRequest& request);
 
 }  // namespace braid

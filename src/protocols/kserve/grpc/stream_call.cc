@@ -268,7 +268,8 @@ Status GrpcStreamCall::BuildRequest(WireSegments segments, Servable& servable, I
                                     AnswerOptions& answer) {
   BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
-                               *kserve_.context().client_memory, request, answer);
+                               {*kserve_.context().client_memory, permit(), servable.info().name}, request,
+                               answer);
 }
 
 void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {

@@ -23,8 +23,8 @@ Status GenerateCall::Read(std::string_view front, size_t, std::vector<std::span<
                           simdjson::dom::parser& parser, InferenceRequest& request) {
   BRAID_ASSIGN_OR_RETURN(const std::string_view sequence_header,
                          SequenceHeader(servable().info(), exchange().head()));
-  const HttpInferTarget target{servable().info(), servable().input_allocator(), body_.max_input_bytes,
-                               nullptr, sequence_header};
+  const HttpInferTarget target{
+      servable().info(), servable().input_allocator(), body_.max_input_bytes, {}, sequence_header};
   BRAID_RETURN_IF_ERROR(ReadGenerateRequest(front, target, parser, request));
   id_ = request.id;
   return OkStatus();

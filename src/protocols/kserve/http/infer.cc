@@ -69,7 +69,10 @@ Status InferCall::Read(std::string_view front, size_t rest, std::vector<std::spa
                        simdjson::dom::parser& parser, InferenceRequest& request) {
   const ServableInfo& info = servable().info();
   BRAID_ASSIGN_OR_RETURN(sequence_header_, SequenceHeader(info, exchange().head()));
-  const HttpInferTarget target{info, servable().input_allocator(), body_.max_input_bytes, body_.client_memory,
+  const ClientRegions regions = body_.client_memory == nullptr
+                                    ? ClientRegions()
+                                    : ClientRegions(*body_.client_memory, body_.permit, info.name);
+  const HttpInferTarget target{info, servable().input_allocator(), body_.max_input_bytes, regions,
                                sequence_header_};
   HttpInferRequest read{request, {}, {}, {}};
   BRAID_RETURN_IF_ERROR(ReadFront(front, rest, target, parser, read));

@@ -18,10 +18,11 @@ class InferCall final : public HttpInference {
     std::optional<uint64_t> json_size;
     ContentCoding response_coding = ContentCoding::kIdentity;
     size_t max_input_bytes = 0;
-    // Of the server; used while the body is read.
+    // Of the server; used while the body is read. Null: there are no regions.
     const ClientSharedMemory* client_memory = nullptr;
+    Permit permit = {};  // of the request, for regions
   };
-  InferCall(Setup setup, Body body) : HttpInference(std::move(setup)), body_(body) {}
+  InferCall(Setup setup, Body body) : HttpInference(std::move(setup)), body_(std::move(body)) {}
 
   // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
   // known; in the words of the dialect.

@@ -137,8 +137,7 @@ class RequestReader {
       }
       // A graph sends what it makes.
       if (!graph_) out_.request.requested_outputs.push_back(choice.name);
-      BRAID_RETURN_IF_ERROR(
-          out_.format.plan.Add(target_.info, target_.client_memory, wish, std::move(choice)));
+      BRAID_RETURN_IF_ERROR(out_.format.plan.Add(target_.info, target_.regions, wish, std::move(choice)));
     }
     AskForSequenceId(target_.info, out_.request);
     return out_.format.plan.Prepare(target_.info, out_.request);
@@ -244,7 +243,7 @@ class RequestReader {
     }
     if (wish.region) {
       plan.source = PlannedInput::Source::kRegion;
-      BRAID_ASSIGN_OR_RETURN(RegionPart part, FindRegion(target_.client_memory, wish, tensor.name));
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, target_.regions.Find(wish, tensor.name));
       memory_.AddRegion(std::move(part));
     } else {
       size_t bytes = 0;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocols/inference/client_shared_memory.h"
+#include "protocols/inference/client_regions.h"
 #include "protocols/kserve/http/infer_response.h"
 #include "protocols/kserve/http/sequence.h"
 #include "serving/request.h"
@@ -35,8 +35,8 @@ struct HttpInferTarget {
   const ServableInfo& info;
   BufferAllocator& allocator;  // of the servable: tensors are written once, to where it reads them
   size_t max_input_bytes;      // of one input that is in the body
-  const ClientSharedMemory* client_memory = nullptr;  // null: there are no regions
-  std::string_view sequence_header = {};              // HttpSequenceHeader() of the servable
+  ClientRegions regions = {};
+  std::string_view sequence_header = {};  // HttpSequenceHeader() of the servable
 };
 
 // Reads the JSON part, behind which SIMDJSON_PADDING bytes can be read and which `binary_bytes` bytes follow.

@@ -7,6 +7,7 @@
 #include "protocols/kserve/http/infer.h"
 #include "protocols/kserve/http/routes.h"
 #include "protocols/kserve/http/shared_memory.h"
+#include "protocols/kserve/load_rights.h"
 #include "protocols/kserve/trace_settings.h"
 
 namespace braid {
@@ -36,6 +37,8 @@ Rights::Subject SubjectOf(const HttpRouteMatch& match) {
     case HttpAction::kRepositoryIndex:
     case HttpAction::kGetTrace:
     case HttpAction::kSetTrace:
+    case HttpAction::kGetLogging:
+    case HttpAction::kSetLogging:
       return {match.route->api, match.model};
     default:
       if (match.model.empty()) return {match.route->api, std::nullopt};
@@ -115,11 +118,16 @@ KserveHttp::Answer KserveHttp::Dispatch(const Exchange& exchange, HttpRouteMatch
     case HttpAction::kRepositoryIndex:
       return WithBody(exchange, [this](std::string_view body) { return RepositoryIndex(body); });
     case HttpAction::kRepositoryLoad:
+    case HttpAction::kRepositoryUnload: {
+      auto permit = host_->Authorize(*exchange, SubjectOf(match));
+      if (!permit.ok()) return ErrorResponse(permit.status());
+      const auto answer =
+          match.route->action == HttpAction::kRepositoryLoad ? &KserveHttp::Load : &KserveHttp::Unload;
       return OnControlThread(
-          exchange, [this, model = match.model](std::string_view body) { return Load(model, body); });
-    case HttpAction::kRepositoryUnload:
-      return OnControlThread(
-          exchange, [this, model = match.model](std::string_view body) { return Unload(model, body); });
+          exchange, [this, answer, model = match.model, permit = *std::move(permit)](std::string_view body) {
+            return (this->*answer)(model, permit, body);
+          });
+    }
     case HttpAction::kNamedRepository:
       return ErrorResponse(UnsupportedError("'repository_name' specification is not supported"));
     case HttpAction::kGetLogging:
@@ -180,11 +188,16 @@ KserveHttp::Answer KserveHttp::Infer(const Exchange& exchange, HttpRouteMatch& m
     body.response_coding = ChooseContentCoding(*accept);
   }
   body.max_input_bytes = options_.max_input_bytes;
-  body.client_memory = context_.client_memory.get();
+  if (context_.client_memory->used()) {
+    body.client_memory = context_.client_memory.get();
+    auto permit = host_->Authorize(*exchange, {Api::kInference, match.model});
+    if (!permit.ok()) return ErrorResponse(permit.status());
+    body.permit = *std::move(permit);
+  }
   auto setup = SetupOf(exchange, match, std::move(*servable),
                        RulesOf(info).Call(ApiInterface::kRest, ApiMethod::kModelInfer));
   if (!setup.ok()) return ErrorResponse(setup.status());
-  return std::make_shared<InferCall>(std::move(*setup), body);
+  return std::make_shared<InferCall>(std::move(*setup), std::move(body));
 }
 
 KserveHttp::Answer KserveHttp::Generate(const Exchange& exchange, HttpRouteMatch& match, bool stream) {
@@ -286,17 +299,18 @@ HttpResponse KserveHttp::RepositoryIndex(std::string_view body) {
   return JsonResponse(RepositoryIndexJson(context_.catalog.Index(*ready_only)));
 }
 
-HttpResponse KserveHttp::Load(const std::string& model, std::string_view body) {
+HttpResponse KserveHttp::Load(const std::string& model, const Permit& permit, std::string_view body) {
   auto request = ReadLoadRequest(model, body);
   if (!request.ok()) return ErrorResponse(request.status());
+  request->rights = RightsToLoad(permit, *request);
   Status status = context_.control.Load(*request);
   return status.ok() ? HttpResponse{} : ErrorResponse(status);
 }
 
-HttpResponse KserveHttp::Unload(const std::string& model, std::string_view body) {
+HttpResponse KserveHttp::Unload(const std::string& model, const Permit& permit, std::string_view body) {
   auto dependents = ReadUnloadRequest(body);
   if (!dependents.ok()) return ErrorResponse(dependents.status());
-  Status status = context_.control.Unload(model, *dependents);
+  Status status = context_.control.Unload(model, *dependents, RightsToUnload(permit));
   return status.ok() ? HttpResponse{} : ErrorResponse(status);
 }
 

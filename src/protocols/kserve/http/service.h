@@ -59,8 +59,8 @@ class KserveHttp final : public HttpProtocol {
   HttpResponse ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match);
   HttpResponse Statistics(const HttpRouteMatch& match);
   HttpResponse RepositoryIndex(std::string_view body);
-  HttpResponse Load(const std::string& model, std::string_view body);
-  HttpResponse Unload(const std::string& model, std::string_view body);
+  HttpResponse Load(const std::string& model, const Permit& permit, std::string_view body);
+  HttpResponse Unload(const std::string& model, const Permit& permit, std::string_view body);
   HttpResponse SetLogging(std::string_view body);
   HttpResponse TraceSettings(const std::string& model);
   HttpResponse SetTrace(const std::string& model, std::string_view body);

@@ -247,6 +247,11 @@ TEST_F(Rest, ForwardsHeadersThatMatch) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.body, Error("Header 'Timeout' is reserved for Triton usage and cannot be forwarded."));
   EXPECT_EQ(HeaderForwarding::Create("(").status().code(), StatusCode::kInvalidArgument);
+  context_.http_headers = HeaderForwarding::Create("my_.*|auth.*", {"MY_secret"}).value();
+  EXPECT_EQ(
+      Post("/v2/models/echo/infer", kEchoJson, "My_Header: v\r\nMy_Secret: s\r\nAuthorization: Bearer t\r\n")
+          .body,
+      R"({"id":"x","model_name":"echo","model_version":"0","parameters":{"My_Header":"v"},"outputs":[]})");
 }
 
 TEST_F(Rest, AnswersFromAnotherThreadInOrder) {

@@ -23,11 +23,13 @@ class TlsClient final : public TestEncryption {
     std::string key_file = "";
     std::string protocol = "";  // that ALPN offers; empty: no ALPN
     SSL_SESSION* session = nullptr;
+    int version = 0;  // TLS1_2_VERSION or TLS1_3_VERSION; 0: the newest
   };
 
   TlsClient(int fd, const Options& options)
       : fd_(fd), context_(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free) {
     SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_max_proto_version(context_.get(), options.version);
     BRAID_CHECK(SSL_CTX_load_verify_locations(context_.get(), options.root_file.c_str(), nullptr) == 1);
     if (!options.certificate_file.empty()) {
       BRAID_CHECK(SSL_CTX_use_certificate_chain_file(context_.get(), options.certificate_file.c_str()) == 1);
