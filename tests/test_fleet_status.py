@@ -1,6 +1,7 @@
 """Several servers in one view: `braid fleet status`, and what the console of one of them tells of all (--fleet-endpoints)."""
 
 import contextlib
+import http.server
 import json
 import socket
 import ssl
@@ -297,3 +298,58 @@ def test_replicas_are_asked_with_tls_where_the_server_speaks_it(tmp_path, reposi
         assert [replica["ready"] for replica in shown["replicas"]] == [True]
         _, shown = look(serve(repository, where, *options, tls=context))
         assert "TLS: " in shown["replicas"][0]["error"]
+
+
+class Hostile(http.server.BaseHTTPRequestHandler):
+    """A replica that answers what its server says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append(self.path)
+        body = next((body for path, body in self.server.answers.items() if self.path.endswith(path)), "{}").encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+    do_GET = do_POST = answer  # noqa: N815: these are the names that the module looks for
+
+
+@contextlib.contextmanager
+def hostile(index, **answers):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as made:
+        made.asked = []
+        made.answers = {"/v2": json.dumps({"name": "x", "version": "1"}), "/index": json.dumps(index)}
+        made.answers |= {f"/{path}": body for path, body in answers.items()}
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        try:
+            yield made
+        finally:
+            made.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("body", ['{"parameters":' + "[" * 200_000 + "]" * 200_000 + "}", "[" * 1_000_000, "5", '"x'])
+def test_a_replica_that_lies_harms_no_one_else(repository, serve, body):
+    repository.add_identity("m")
+    name = "m n%/../x?\n\x1b[31m"
+    index = [{"name": name, "version": "1", "state": "READY"}, {"name": 5}][: 1 if body != "5" else 2]
+    with hostile(index, config=body, stats=body if body != "5" else "{}") as one, hostile(index, config=body) as two:
+        where = ",".join(f"127.0.0.1:{each.server_port}" for each in (one, two))
+        server = serve(repository, f"--fleet-endpoints={where}")
+        code, shown = look(server)
+        assert (code, len(shown["replicas"])) == (200, 2)
+        if body == "5":
+            assert all("it does not speak KServe v2" in replica["error"] for replica in shown["replicas"])
+        done = status("--endpoints", where, check=False)
+        assert done.returncode >= 0, "it ended by a signal"
+        assert "\x1b" not in done.stdout
+        asked = {path for path in [*one.asked, *two.asked] if path.startswith("/v2/models/m")}
+        assert asked <= {"/v2/models/m%20n%25%2F..%2Fx%3F%0A%1B%5B31m/config"}
+        assert server.json("GET", "/v2/models/m")[0] == 200

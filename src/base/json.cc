@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <new>
+#include <string>
 
 #include "base/guard.h"
 #include "base/json_lines.h"
@@ -16,9 +17,39 @@ void* AllocateForJson(std::size_t bytes) {
   return ::operator new(bytes);
 }
 
-Json ParseJson(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+namespace {
+
+// Of the value that `text` may hold, without a look at whether it holds one.
+bool IsTooDeep(std::string_view text) {
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char one = text[i];
+    if (quoted) {
+      if (one == '\\') ++i;
+      quoted = one != '"';
+    } else if (one == '"') {
+      quoted = true;
+    } else if (one == '[' || one == '{') {
+      if (++depth > kMaxJsonNesting) return true;
+    } else if ((one == ']' || one == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Json ParseJson(std::string_view text) {
+  if (IsTooDeep(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 Result<Json> CheckedJson(std::string_view text) {
+  if (IsTooDeep(text))
+    return InvalidArgumentError("the JSON is nested more than " + std::to_string(kMaxJsonNesting) +
+                                " levels deep");
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {

@@ -83,7 +83,10 @@ class std::allocator<braid::Json> {
 
 namespace braid {
 
-// The value that is_discarded() where `text` is not JSON.
+// No deeper text is read: values are copied, compared and written by recursion, and a text may come from a worker or another server.
+inline constexpr size_t kMaxJsonNesting = 128;
+
+// The value that is_discarded() where `text` is not JSON, or too deep.
 Json ParseJson(std::string_view text);
 // The same, with the parser's words about what is wrong: INVALID_ARGUMENT.
 Result<Json> CheckedJson(std::string_view text);

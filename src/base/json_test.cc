@@ -27,6 +27,21 @@ TEST(JsonTest, WhatIsNoJsonIsDiscardedOrExplained) {
   EXPECT_EQ(*CheckedJson("[1]"), Json::array({1}));
 }
 
+// Values are copied and written by recursion, so a text of a worker or of another server could end the process.
+TEST(JsonTest, NestingIsBounded) {
+  const auto nested = [](size_t levels) {
+    const std::string brackets = R"(["]]\"",)";
+    std::string text;
+    for (size_t i = 0; i < levels; ++i) text += brackets;
+    return text + "0" + std::string(levels, ']');
+  };
+  EXPECT_EQ(DumpJson(ParseJson(nested(kMaxJsonNesting))), nested(kMaxJsonNesting));
+  EXPECT_TRUE(ParseJson(nested(kMaxJsonNesting + 1)).is_discarded());
+  EXPECT_TRUE(ParseJson(std::string(1'000'000, '[')).is_discarded());
+  EXPECT_EQ(CheckedJson(nested(kMaxJsonNesting + 1)).status(),
+            InvalidArgumentError("the JSON is nested more than 128 levels deep"));
+}
+
 // Nested deep enough that the list of what is left to destroy grows several times.
 Json Nested() {
   Json value = Json::object();

@@ -121,11 +121,29 @@ void ReadContents(WireReader contents, std::string_view datatype, std::string& d
   }
 }
 
+// As a part of a path (RFC 3986): a name may have any character.
+void AppendEncoded(std::string_view text, std::string& path) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (const char one : text) {
+    if (kPlain.find(one) != std::string_view::npos) {
+      path += one;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(one);
+    path += {'%', kHex[byte >> 4], kHex[byte & 15]};
+  }
+}
+
 }  // namespace
 
 std::string ModelPath(std::string_view model, std::string_view version) {
-  std::string path = "/v2/models/" + std::string(model);
-  if (!version.empty()) path += "/versions/" + std::string(version);
+  std::string path = "/v2/models/";
+  AppendEncoded(model, path);
+  if (!version.empty()) {
+    path += "/versions/";
+    AppendEncoded(version, path);
+  }
   return path;
 }
 
