@@ -1,13 +1,17 @@
 """What one client can do to the gRPC port, and that others do not notice."""
 
+import json
 import os
 import signal
 import struct
+import time
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from harness import http2
+from harness.repository import config
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -301,3 +305,109 @@ def test_limits_are_set_and_counted_by_the_names_of_their_options(repository, se
         "grpc-max-resets-per-second": 1,
     }
     assert server.log.count("clients are refused what goes beyond the limit --") == len(counted)
+
+
+# ---- Texts that a client or a model makes long ---------------------------------------------------
+
+LONG_NAME = "n" * (12 << 20)
+REPEATED = "n" * 512 + "... (12582912 bytes)"
+LONG_ERROR = "e" * 66_000
+RAISES = f"""
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError({LONG_ERROR!r})) for _ in requests]
+"""
+
+
+def failed(call, request):
+    with pytest.raises(grpc.RpcError) as error:
+        call(request, timeout=20)
+    return error.value.code(), error.value.details()
+
+
+def test_errors_about_long_names_end_and_hold_nothing(repository, serve, tmp_path):
+    repository.add_identity("echo")
+    rule = {"identities": ["anonymous"], "apis": ["health", "metrics"]}
+    (tmp_path / "policy.json").write_text(json.dumps({"rules": [rule]}))
+    (tmp_path / "tokens").write_text("")
+    server = serve(
+        repository,
+        f"--memory-max-bytes={128 << 20}",
+        f"--token-file={tmp_path / 'tokens'}",
+        f"--policy-file={tmp_path / 'policy.json'}",
+    )
+    before = resident_bytes(server)
+    with grpc.insecure_channel(server.grpc) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for _ in range(6):
+            told = failed(check, health_pb2.HealthCheckRequest(service=LONG_NAME))
+            assert told == (grpc.StatusCode.NOT_FOUND, f"unknown service '{REPEATED}'")
+        # Of a model it may not ask; the text names it.
+        code, text = failed(
+            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelMetadata,
+            service_pb2.ModelMetadataRequest(name=LONG_NAME),
+        )
+        assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+        assert len(text) < 4096
+        wait_until(lambda: server.metric_values()["braid_memory_used_bytes"] < 8 << 20, 10, "what the calls held")
+        # A message and its copy while it is read, and what the allocator keeps of both.
+        assert resident_bytes(server) - before < 100 << 20
+        started = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started < 5
+
+
+def test_a_long_error_of_a_model_is_cut_in_trailers_alone(repository, serve, connect):
+    repository.add("raises", RAISES, config("raises", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
+    server = serve(repository)
+    request = infer_request(1)
+    request.model_name = "raises"
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        _, text = failed(stub.ModelInfer, request)
+        assert text.startswith(LONG_ERROR[:4000]) and text.endswith("e... (66000 bytes)") and len(text) == 4096
+        assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == LONG_ERROR
+        # On each connection and stream others go on.
+        assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=10).live
+    inputs = [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]
+    assert server.json("POST", "/v2/models/raises/infer", {"inputs": inputs})[1] == {"error": LONG_ERROR}
+
+
+def test_what_a_client_calls_things_is_repeated_in_part(server, stub):
+    name = "n" * 70_000
+    repeated = "n" * 512 + "... (70000 bytes)"
+    unknown = f"Request for unknown model: '{repeated}' is not found"
+    assert failed(stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=name))[1] == unknown
+    request = infer_request(1)
+    request.model_name = name
+    assert failed(stub.ModelInfer, request)[1] == unknown
+    assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == unknown
+    request = infer_request(1)
+    request.inputs[0].name = name
+    unexpected = f"unexpected inference input '{repeated}' for model 'echo'"
+    for text in (
+        failed(stub.ModelInfer, request)[1],
+        next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message,
+        server.json("POST", "/v2/models/echo/infer", {"inputs": [json_input(name)]})[1]["error"],
+    ):
+        assert text == unexpected
+    request = infer_request(1)
+    request.id = name
+    request.inputs[0].shape[0] = 2
+    assert failed(stub.ModelInfer, request)[1].startswith(f"[request id: {repeated}] ")
+    body = {"id": name, "inputs": [json_input("IN", [2])]}
+    assert len(server.json("POST", "/v2/models/echo/infer", body)[1]["error"]) < 1000
+    for more in ({"parameters": {name: {}}}, {"outputs": [{"name": name}]}, {"inputs": [json_input("IN"), {name: 1}]}):
+        status, answer = server.json("POST", "/v2/models/echo/infer", {"inputs": [json_input("IN")], **more})
+        assert status == 400 and len(answer["error"]) < 1000
+    reflection = reflection_pb2.ServerReflectionRequest(file_by_filename=name)
+    with grpc.insecure_channel(server.grpc) as channel:
+        calls = reflection_pb2_grpc.ServerReflectionStub(channel)
+        answer = next(calls.ServerReflectionInfo(iter([reflection]), timeout=10))
+    assert answer.error_response.error_message == f"there is no file '{repeated}'"
+
+
+def json_input(name, shape=(1,)):
+    return {"name": name, "datatype": "FP32", "shape": list(shape), "data": [1]}

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "protocols/access/access_files.h"
 
 namespace braid {
@@ -25,7 +26,7 @@ std::string Told(const Rights::Subject& subject) {
   std::string told = "the API '" + std::string(ApiName(subject.api)) + "'";
   if (!subject.model) return told;
   if (subject.model->empty()) return told + " of all models";
-  return told + " of model '" + std::string(*subject.model) + "'";
+  return told + " of model '" + Shortened(*subject.model) + "'";
 }
 
 }  // namespace

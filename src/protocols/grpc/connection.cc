@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/utf8.h"
 #include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
 
@@ -220,7 +221,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
   if (!timeout.empty() && !left_ns) {
-    return refuse("200", InvalidArgumentError("grpc-timeout '" + std::string(timeout) +
+    return refuse("200", InvalidArgumentError("grpc-timeout '" + Shortened(timeout) +
                                               "' is not up to eight digits and a unit (H, M, S, m, u or n)"));
   }
   std::shared_ptr<GrpcCall> call;

@@ -1,5 +1,6 @@
 #include "protocols/inference/output_plan.h"
 
+#include "base/utf8.h"
 #include "protocols/inference/classification.h"
 #include "protocols/inference/cuda_region.h"
 
@@ -56,7 +57,7 @@ Status OutputPlan::Apply(std::vector<Tensor>& outputs) const {
 Result<RegionPart> FindRegion(const ClientSharedMemory* memory, const RegionWish& wish,
                               std::string_view tensor) {
   if (memory != nullptr) return memory->Find(wish, tensor);
-  return NotFoundError("Unable to find shared memory region: '" + *wish.region + "'");
+  return NotFoundError("Unable to find shared memory region: '" + Shortened(*wish.region) + "'");
 }
 
 }  // namespace braid
