@@ -212,6 +212,10 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   GrpcServerState& state = thread_.state();
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
+  size_t shown = 0;
+  if (head.Any("authorization", [&](std::string_view) { return ++shown > 1; })) {
+    return refuse("200", InvalidArgumentError("the metadata 'authorization' is expected once, got it again"));
+  }
   auto permit = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
                                        {route->api, std::nullopt});
   if (!permit.ok()) return refuse("200", permit.status());
