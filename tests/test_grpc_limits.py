@@ -8,8 +8,10 @@ import time
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from harness import http2
 from harness.repository import config
 from harness.waiting import wait_until
@@ -367,7 +369,9 @@ def test_a_long_error_of_a_model_is_cut_in_trailers_alone(repository, serve, con
     with grpc.insecure_channel(server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         _, text = failed(stub.ModelInfer, request)
-        assert text.startswith(LONG_ERROR[:4000]) and text.endswith("e... (66000 bytes)") and len(text) == 4096
+        assert text.startswith(LONG_ERROR[:4000])
+        assert text.endswith("e... (66000 bytes)")
+        assert len(text) == 4096
         assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == LONG_ERROR
         # On each connection and stream others go on.
         assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=10).live
@@ -401,7 +405,8 @@ def test_what_a_client_calls_things_is_repeated_in_part(server, stub):
     assert len(server.json("POST", "/v2/models/echo/infer", body)[1]["error"]) < 1000
     for more in ({"parameters": {name: {}}}, {"outputs": [{"name": name}]}, {"inputs": [json_input("IN"), {name: 1}]}):
         status, answer = server.json("POST", "/v2/models/echo/infer", {"inputs": [json_input("IN")], **more})
-        assert status == 400 and len(answer["error"]) < 1000
+        assert status == 400
+        assert len(answer["error"]) < 1000
     reflection = reflection_pb2.ServerReflectionRequest(file_by_filename=name)
     with grpc.insecure_channel(server.grpc) as channel:
         calls = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -411,3 +416,62 @@ def test_what_a_client_calls_things_is_repeated_in_part(server, stub):
 
 def json_input(name, shape=(1,)):
     return {"name": name, "datatype": "FP32", "shape": list(shape), "data": [1]}
+
+
+# Fields that end a request before others are looked at.
+CHOICES = {"version", "model_version", "version_label", "version_choice", "repository_name", "metadata_field"}
+LEFT_OUT = [set(), CHOICES, {*CHOICES, "parameters"}, {*CHOICES, "parameters", "outputs"}]
+
+
+def filled(message, text, name, left_out):
+    """Fills what a client can say with `text`, and fields that name a model with `name`."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name in left_out or field.cpp_type not in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE):
+            continue
+        value = getattr(message, field.name)
+        if field.cpp_type == field.CPPTYPE_STRING:
+            named = field.name in ("name", "model_name") and message.DESCRIPTOR.name.endswith(("Request", "ModelSpec"))
+            one = name if named else text
+            one = one.encode() if field.type == field.TYPE_BYTES else one
+            setattr(message, field.name, one) if not field.is_repeated else value.append(one)
+        elif field.message_type.GetOptions().map_entry:
+            if field.message_type.fields_by_name["value"].message_type is not None:
+                filled(value[text], text, name, left_out)
+        elif field.message_type.file.name == method_file(message) or field.message_type.name == "ModelSpec":
+            filled(value.add() if field.is_repeated else value, text, name, left_out)
+    return message
+
+
+def method_file(message):
+    return message.DESCRIPTOR.file.name
+
+
+@pytest.mark.parametrize("name", ["echo", "n" * 70_000], ids=["known", "unknown"])
+def test_no_method_repeats_a_long_text_whole(repository, serve, tmp_path, name):
+    repository.add_identity("echo")
+    options = ["--model-control-mode=explicit", "--load-model=*", f"--trace-config=triton,file={tmp_path / 'trace'}"]
+    server = serve(repository, *options, "--trace-config=level=TIMESTAMPS")
+    told = set()
+    with grpc.insecure_channel(server.grpc) as channel:
+        described = ProtoReflectionDescriptorDatabase(channel)
+        pool = descriptor_pool.DescriptorPool(described)
+        methods = [
+            (f"/{service}/{method.name}", message_factory.GetMessageClass(method.input_type))
+            for service in described.get_services()
+            if "reflection" not in service
+            for method in pool.FindServiceByName(service).methods
+        ]
+        for path, request in sorted(methods, key=lambda method: "Unload" in method[0]):
+            for left_out in LEFT_OUT:
+                message = filled(request(), "n" * 70_000, name, left_out).SerializeToString()
+                try:
+                    answer = channel.unary_unary(path)(message, timeout=20)
+                except grpc.RpcError as error:
+                    assert error.code() != grpc.StatusCode.DEADLINE_EXCEEDED, path
+                    answer = error.details().encode()
+                    assert len(answer) < 2048, path
+                    told.add(path)
+                # A stream has the id of its request in its answers.
+                assert "Stream" in path or b"n" * 600 not in answer, path
+    assert len(told) > 15
+    assert all(len(line) < 4096 for line in server.log.splitlines())

@@ -78,7 +78,8 @@ def test_metrics_are_those_that_there_are(server):
 
 def test_errors_are_told_to_the_letter(server):
     status, headers, answer = server.request("POST", "/v2/models/m/infer", json.dumps(body("error")))
-    assert status == 500 and "Set-Cookie" not in headers
+    assert status == 500
+    assert "Set-Cookie" not in headers
     assert json.loads(answer) == {"error": TEXT}
     request = service_pb2.ModelInferRequest(model_name="m")
     request.inputs.add(name="IN", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"error")
@@ -93,13 +94,15 @@ def test_errors_are_told_to_the_letter(server):
 
 def test_what_is_no_unicode_ends_its_request_alone(server):
     status, _, answer = server.request("POST", "/v2/models/m/infer", json.dumps(body("surrogates")))
-    assert status == 500 and json.loads(answer)["error"]
+    assert status == 500
+    assert json.loads(answer)["error"]
     assert server.json("POST", "/v2/models/m/infer", body("answer"))[0] == 200
 
 
 def test_answers_and_events(server):
     status, headers, answer = server.request("POST", "/v2/models/m/infer", json.dumps(body("answer", id=TEXT)))
-    assert status == 200 and "Set-Cookie" not in headers
+    assert status == 200
+    assert "Set-Cookie" not in headers
     value = json.loads(answer)
     assert (value["id"], value["parameters"]["text"], value["outputs"][0]["data"]) == (TEXT, TEXT, [TEXT])
     _, _, events = server.request("POST", "/v2/models/m/generate_stream", json.dumps({"IN": "answer"}))
@@ -137,7 +140,8 @@ def test_names_of_clients_are_repeated_as_texts(server):
     for name in (TEXT.encode(), b"a" + bad + b'"\n'):
         quoted = "".join(f"%{byte:02x}" for byte in name)
         status, headers, answer = server.request("GET", f"/v2/models/{quoted}")
-        assert status in (400, 404) and "Set-Cookie" not in headers
+        assert status in (400, 404)
+        assert "Set-Cookie" not in headers
         assert "error" in json.loads(answer)
     value = body("answer")
     value["inputs"][0]["name"] = TEXT

@@ -29,6 +29,12 @@ Status CheckServableName(std::string_view name) {
 
 Status CheckModelName(std::string_view name) {
   BRAID_RETURN_IF_ERROR(CheckServableName(name));
+  constexpr size_t kMostBytes = 255;  // NAME_MAX
+  if (name.size() > kMostBytes) {
+    return InvalidArgumentError("invalid model name '" + Shortened(name) +
+                                "', model name must have at most " + std::to_string(kMostBytes) +
+                                " bytes, got " + std::to_string(name.size()));
+  }
   if (name != "." && name != ".." && name.find('/') == std::string_view::npos) return OkStatus();
   return InvalidArgumentError("invalid model name '" + Shortened(name) +
                               "', model name must not contain path traversal characters");
