@@ -13,8 +13,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from harness import http2
+from harness import openvino_models as models
+from harness.ovms import OvmsServer
 from harness.repository import config
 from harness.waiting import wait_until
+from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
@@ -475,3 +478,46 @@ def test_no_method_repeats_a_long_text_whole(repository, serve, tmp_path, name):
                 assert "Stream" in path or b"n" * 600 not in answer, path
     assert len(told) > 15
     assert all(len(line) < 4096 for line in server.log.splitlines())
+
+
+def test_servables_of_a_config_repeat_in_part_too(tmp_path):
+    model = models.entry("dummy", models.save(models.add(), tmp_path / "dummy"))
+    name = "n" * 70_000
+    good = {"name": "b", "datatype": "FP32", "shape": [1, 10], "data": [0] * 10}
+    told = []
+    with OvmsServer({"model_config_list": [model]}, workdir=tmp_path) as server:
+        for body in (
+            {"inputs": [{**good, "name": name}]},
+            {"inputs": [{**good, "datatype": name}]},
+            {"inputs": [good], "outputs": [{"name": name}]},
+            {"inputs": [good], "parameters": {name: [], "x": 1}},
+            {"inputs": [{**good, "parameters": {"shared_memory_region": name}}]},
+            {"inputs": [good, {**good, "name": name}]},
+        ):
+            told.append(server.request("POST", "/v2/models/dummy/infer", json.dumps(body)))
+        for body in (
+            {"inputs": {name: [[1]]}},
+            {"instances": [{name: 1}]},
+            {"signature_name": name, "instances": [[1]]},
+        ):
+            told.append(server.request("POST", "/v1/models/dummy:predict", json.dumps(body)))
+        assert all(len(answer) < 2048 for status, _, answer in told if status != 200)
+        assert [status for status, *_ in told].count(200) <= 2
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for fields in ({"name": name}, {"datatype": name}):
+                request = service_pb2.ModelInferRequest(model_name="dummy")
+                request.inputs.add(**{"name": "b", "datatype": "FP32", "shape": [1, 10], **fields})
+                request.raw_input_contents.append(bytes(40))
+                assert len(failed(stub.ModelInfer, request)[1]) < 2048
+            for outputs in ([], [name]):
+                request = predict_pb2.PredictRequest(output_filter=outputs)
+                request.model_spec.name = "dummy"
+                tensor = request.inputs[name if not outputs else "b"]
+                tensor.dtype = 1
+                for size in (1, 10):
+                    tensor.tensor_shape.dim.add(size=size)
+                tensor.tensor_content = bytes(40)
+                predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+                assert len(failed(predict, request)[1]) < 2048
+        assert all(len(line) < 4096 for line in server.log.splitlines())
