@@ -238,6 +238,14 @@ def test_refusals_are_counted_and_told_once(server):
     assert not any("a-token" in line or "x-token" in line for line in server.log.splitlines())
 
 
+def test_two_tokens_are_none(server, stub):
+    both = [("authorization", "Bearer a-token"), ("authorization", "Bearer b-token")]
+    with pytest.raises(grpc.RpcError) as error:
+        stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="add"), metadata=both, timeout=20)
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert error.value.details() == "the metadata 'authorization' is expected once, got it again"
+
+
 def test_the_files_are_read_again(repository, serve, tmp_path):
     repository.add("add", IDENTITY, SIMPLE)
     tokens = tmp_path / "tokens"
@@ -253,7 +261,9 @@ def test_the_files_are_read_again(repository, serve, tmp_path):
     client.async_stream_infer("add", tensor(triton_grpc))
     wait_until(lambda: answers == [None], 30, "an answer")
     (tmp_path / "new").write_text("bob b-token\n")
+    (tmp_path / "new").chmod(0o640)
     (tmp_path / "new").rename(tokens)
+    server.wait_for_log("the group of the token file '.*' can read it")
     wait_until(lambda: infer(server, "add", "bob")[0] == 200, 30, "bob's token")
     assert infer(server, "add", "alice") == (401, UNKNOWN)
     client.async_stream_infer("add", tensor(triton_grpc))

@@ -1,14 +1,23 @@
 """What one client can do to the gRPC port, and that others do not notice."""
 
+import json
 import os
 import signal
 import struct
+import time
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool, message_factory
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from harness import http2
+from harness import openvino_models as models
+from harness.ovms import OvmsServer
+from harness.repository import config
 from harness.waiting import wait_until
+from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
@@ -301,3 +310,214 @@ def test_limits_are_set_and_counted_by_the_names_of_their_options(repository, se
         "grpc-max-resets-per-second": 1,
     }
     assert server.log.count("clients are refused what goes beyond the limit --") == len(counted)
+
+
+# ---- Texts that a client or a model makes long ---------------------------------------------------
+
+LONG_NAME = "n" * (12 << 20)
+REPEATED = "n" * 512 + "... (12582912 bytes)"
+LONG_ERROR = "e" * 66_000
+RAISES = f"""
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError({LONG_ERROR!r})) for _ in requests]
+"""
+
+
+def failed(call, request):
+    with pytest.raises(grpc.RpcError) as error:
+        call(request, timeout=20)
+    return error.value.code(), error.value.details()
+
+
+def test_errors_about_long_names_end_and_hold_nothing(repository, serve, tmp_path):
+    repository.add_identity("echo")
+    rule = {"identities": ["anonymous"], "apis": ["health", "metrics"]}
+    (tmp_path / "policy.json").write_text(json.dumps({"rules": [rule]}))
+    (tmp_path / "tokens").write_text("")
+    server = serve(
+        repository,
+        f"--memory-max-bytes={128 << 20}",
+        f"--token-file={tmp_path / 'tokens'}",
+        f"--policy-file={tmp_path / 'policy.json'}",
+    )
+    before = resident_bytes(server)
+    with grpc.insecure_channel(server.grpc) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for _ in range(6):
+            told = failed(check, health_pb2.HealthCheckRequest(service=LONG_NAME))
+            assert told == (grpc.StatusCode.NOT_FOUND, f"unknown service '{REPEATED}'")
+        # Of a model it may not ask; the text names it.
+        code, text = failed(
+            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelMetadata,
+            service_pb2.ModelMetadataRequest(name=LONG_NAME),
+        )
+        assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+        assert len(text) < 4096
+        wait_until(lambda: server.metric_values()["braid_memory_used_bytes"] < 8 << 20, 10, "what the calls held")
+        # A message and its copy while it is read, and what the allocator keeps of both.
+        assert resident_bytes(server) - before < 100 << 20
+        started = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started < 5
+
+
+def test_a_long_error_of_a_model_is_cut_in_trailers_alone(repository, serve, connect):
+    repository.add("raises", RAISES, config("raises", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
+    server = serve(repository)
+    request = infer_request(1)
+    request.model_name = "raises"
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        _, text = failed(stub.ModelInfer, request)
+        assert text.startswith(LONG_ERROR[:4000])
+        assert text.endswith("e... (66000 bytes)")
+        assert len(text) == 4096
+        assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == LONG_ERROR
+        # On each connection and stream others go on.
+        assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=10).live
+    inputs = [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]
+    assert server.json("POST", "/v2/models/raises/infer", {"inputs": inputs})[1] == {"error": LONG_ERROR}
+
+
+def test_what_a_client_calls_things_is_repeated_in_part(server, stub):
+    name = "n" * 70_000
+    repeated = "n" * 512 + "... (70000 bytes)"
+    unknown = f"Request for unknown model: '{repeated}' is not found"
+    assert failed(stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=name))[1] == unknown
+    request = infer_request(1)
+    request.model_name = name
+    assert failed(stub.ModelInfer, request)[1] == unknown
+    assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == unknown
+    request = infer_request(1)
+    request.inputs[0].name = name
+    unexpected = f"unexpected inference input '{repeated}' for model 'echo'"
+    for text in (
+        failed(stub.ModelInfer, request)[1],
+        next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message,
+        server.json("POST", "/v2/models/echo/infer", {"inputs": [json_input(name)]})[1]["error"],
+    ):
+        assert text == unexpected
+    request = infer_request(1)
+    request.id = name
+    request.inputs[0].shape[0] = 2
+    assert failed(stub.ModelInfer, request)[1].startswith(f"[request id: {repeated}] ")
+    body = {"id": name, "inputs": [json_input("IN", [2])]}
+    assert len(server.json("POST", "/v2/models/echo/infer", body)[1]["error"]) < 1000
+    for more in ({"parameters": {name: {}}}, {"outputs": [{"name": name}]}, {"inputs": [json_input("IN"), {name: 1}]}):
+        status, answer = server.json("POST", "/v2/models/echo/infer", {"inputs": [json_input("IN")], **more})
+        assert status == 400
+        assert len(answer["error"]) < 1000
+    reflection = reflection_pb2.ServerReflectionRequest(file_by_filename=name)
+    with grpc.insecure_channel(server.grpc) as channel:
+        calls = reflection_pb2_grpc.ServerReflectionStub(channel)
+        answer = next(calls.ServerReflectionInfo(iter([reflection]), timeout=10))
+    assert answer.error_response.error_message == f"there is no file '{repeated}'"
+
+
+def json_input(name, shape=(1,)):
+    return {"name": name, "datatype": "FP32", "shape": list(shape), "data": [1]}
+
+
+# Fields that end a request before others are looked at.
+CHOICES = {"version", "model_version", "version_label", "version_choice", "repository_name", "metadata_field"}
+LEFT_OUT = [set(), CHOICES, {*CHOICES, "parameters"}, {*CHOICES, "parameters", "outputs"}]
+
+
+def filled(message, text, name, left_out):
+    """Fills what a client can say with `text`, and fields that name a model with `name`."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name in left_out or field.cpp_type not in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE):
+            continue
+        value = getattr(message, field.name)
+        if field.cpp_type == field.CPPTYPE_STRING:
+            named = field.name in ("name", "model_name") and message.DESCRIPTOR.name.endswith(("Request", "ModelSpec"))
+            one = name if named else text
+            one = one.encode() if field.type == field.TYPE_BYTES else one
+            setattr(message, field.name, one) if not field.is_repeated else value.append(one)
+        elif field.message_type.GetOptions().map_entry:
+            if field.message_type.fields_by_name["value"].message_type is not None:
+                filled(value[text], text, name, left_out)
+        elif field.message_type.file.name == method_file(message) or field.message_type.name == "ModelSpec":
+            filled(value.add() if field.is_repeated else value, text, name, left_out)
+    return message
+
+
+def method_file(message):
+    return message.DESCRIPTOR.file.name
+
+
+@pytest.mark.parametrize("name", ["echo", "n" * 70_000], ids=["known", "unknown"])
+def test_no_method_repeats_a_long_text_whole(repository, serve, tmp_path, name):
+    repository.add_identity("echo")
+    options = ["--model-control-mode=explicit", "--load-model=*", f"--trace-config=triton,file={tmp_path / 'trace'}"]
+    server = serve(repository, *options, "--trace-config=level=TIMESTAMPS")
+    told = set()
+    with grpc.insecure_channel(server.grpc) as channel:
+        described = ProtoReflectionDescriptorDatabase(channel)
+        pool = descriptor_pool.DescriptorPool(described)
+        methods = [
+            (f"/{service}/{method.name}", message_factory.GetMessageClass(method.input_type))
+            for service in described.get_services()
+            if "reflection" not in service
+            for method in pool.FindServiceByName(service).methods
+        ]
+        for path, request in sorted(methods, key=lambda method: "Unload" in method[0]):
+            for left_out in LEFT_OUT:
+                message = filled(request(), "n" * 70_000, name, left_out).SerializeToString()
+                try:
+                    answer = channel.unary_unary(path)(message, timeout=20)
+                except grpc.RpcError as error:
+                    assert error.code() != grpc.StatusCode.DEADLINE_EXCEEDED, path
+                    answer = error.details().encode()
+                    assert len(answer) < 2048, path
+                    told.add(path)
+                # A stream has the id of its request in its answers.
+                assert "Stream" in path or b"n" * 600 not in answer, path
+    assert len(told) > 15
+    assert all(len(line) < 4096 for line in server.log.splitlines())
+
+
+def test_servables_of_a_config_repeat_in_part_too(tmp_path):
+    model = models.entry("dummy", models.save(models.add(), tmp_path / "dummy"))
+    name = "n" * 70_000
+    good = {"name": "b", "datatype": "FP32", "shape": [1, 10], "data": [0] * 10}
+    told = []
+    with OvmsServer({"model_config_list": [model]}, workdir=tmp_path) as server:
+        for body in (
+            {"inputs": [{**good, "name": name}]},
+            {"inputs": [{**good, "datatype": name}]},
+            {"inputs": [good], "outputs": [{"name": name}]},
+            {"inputs": [good], "parameters": {name: [], "x": 1}},
+            {"inputs": [{**good, "parameters": {"shared_memory_region": name}}]},
+            {"inputs": [good, {**good, "name": name}]},
+        ):
+            told.append(server.request("POST", "/v2/models/dummy/infer", json.dumps(body)))
+        for body in (
+            {"inputs": {name: [[1]]}},
+            {"instances": [{name: 1}]},
+            {"signature_name": name, "instances": [[1]]},
+        ):
+            told.append(server.request("POST", "/v1/models/dummy:predict", json.dumps(body)))
+        assert all(len(answer) < 2048 for status, _, answer in told if status != 200)
+        assert [status for status, *_ in told].count(200) <= 2
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for fields in ({"name": name}, {"datatype": name}):
+                request = service_pb2.ModelInferRequest(model_name="dummy")
+                request.inputs.add(**{"name": "b", "datatype": "FP32", "shape": [1, 10], **fields})
+                request.raw_input_contents.append(bytes(40))
+                assert len(failed(stub.ModelInfer, request)[1]) < 2048
+            for outputs in ([], [name]):
+                request = predict_pb2.PredictRequest(output_filter=outputs)
+                request.model_spec.name = "dummy"
+                tensor = request.inputs[name if not outputs else "b"]
+                tensor.dtype = 1
+                for size in (1, 10):
+                    tensor.tensor_shape.dim.add(size=size)
+                tensor.tensor_content = bytes(40)
+                predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+                assert len(failed(predict, request)[1]) < 2048
+        assert all(len(line) < 4096 for line in server.log.splitlines())

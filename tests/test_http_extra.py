@@ -193,6 +193,33 @@ def test_chunked_upload(server):
         assert json.loads(body)["outputs"][0]["data"] == [1, 2]
 
 
+def test_fields_behind_a_body_say_nothing_of_the_request(server):
+    body = json.dumps({"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [1]}]})
+    for front in ("x-forward-a: front\r\n", ""):
+        with Wire(server) as wire:
+            head = f"POST /v2/models/headers/infer HTTP/1.1\r\nHost: localhost\r\n{front}Transfer-Encoding: chunked\r\n\r\n"
+            trailers = "x-forward-a: behind\r\nx-forward-b: behind\r\nInference-Header-Content-Length: 3\r\n"
+            wire.send(f"{head}{len(body):x}\r\n{body}\r\n0\r\n{trailers}\r\n".encode())
+            status, _, answer = wire.response()
+            assert status == 200, answer
+            parameters = json.loads(json.loads(answer)["outputs"][0]["data"][0])
+            assert parameters.get("x-forward-a") == ("front" if front else None)
+            assert "x-forward-b" not in parameters
+
+
+def test_a_request_says_whom_it_is_for_and_who_asks_once(server):
+    for head in (
+        "GET /v2 HTTP/1.1\r\n",
+        "GET /v2 HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n",
+        "GET /v2 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+        "POST /v2/models/echo/infer HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+    ):
+        with Wire(server) as wire:
+            wire.send(f"{head}\r\n".encode())
+            assert wire.response()[0] == 400
+            assert wire.file.read() == b""
+
+
 def test_slow_client_does_not_hold_up_others(server):
     with Wire(server) as slow:
         slow.send(post(TEXT)[:50])

@@ -290,6 +290,11 @@ def test_a_failed_request_is_traced(server, timestamps, trace_file, connect):
     assert "REQUEST_END" in trace_of(trace_file, "refused")["timestamps"]
 
 
+def test_a_long_id_is_written_in_part(server, timestamps, trace_file, connect):
+    connect("grpc", server).infer("same", {"IN": np.zeros(2, np.float32)}, request_id="r" * 70_000)
+    trace_of(trace_file, "r" * 512 + "... (70000 bytes)")
+
+
 def test_tensors_are_written_when_wanted(server, timestamps, trace_file, connect):
     client = connect("http", server)
     settings(client, "same", {"trace_level": ["TENSORS"]})

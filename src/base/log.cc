@@ -90,7 +90,7 @@ Logger::~Logger() { sink_->flush(); }
 void Logger::Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose) {
   if (!enabled(level, verbose)) return;
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  const std::string escaped = EscapeForLog(message);
+  const std::string escaped = EscapeForLog(Shortened(message, kMostLogged));
   std::string text = Prefix(format_, level, EscapeForLog(file), line) + escaped;
   if (observer_ != nullptr) observer_->OnLine({WallNowMs(), level, LogAbout::Model(), escaped});
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));

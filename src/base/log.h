@@ -5,7 +5,7 @@
 // A line: level letter, month and day, UTC time, process id, the place, the message:
 //   I1121 06:45:12.123456 4711 catalog.cc:52] loaded 'add_sub' version 1
 // Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays
-// one line.
+// one line. A message of more than kMostLogged bytes is cut.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -25,6 +25,8 @@ class sink;
 }
 
 namespace braid {
+
+inline constexpr size_t kMostLogged = size_t{64} << 10;
 
 enum class LogLevel : unsigned char { kInfo = 0, kWarning = 1, kError = 2, kVerbose = 3 };
 

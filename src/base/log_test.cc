@@ -15,6 +15,19 @@ TEST(EscapeForLog, KeepsALineOneLine) {
   EXPECT_EQ(EscapeForLog("caf\xe9"), "caf\\xe9");
 }
 
+TEST(Logger, CutsWhatIsTooLong) {
+  struct Observer final : LogObserver {
+    void OnLine(const LogLine& line) override { text = line.text; }
+    std::string text;
+  } observer;
+  Logger::Options options;
+  options.observer = &observer;
+  const auto log = Logger::Create(options);
+  ASSERT_TRUE(log.ok());
+  BRAID_LOG_INFO(**log, "{}", std::string(12 << 20, 'x'));
+  EXPECT_EQ(observer.text, std::string(kMostLogged, 'x') + "... (12582912 bytes)");
+}
+
 TEST(Logger, LevelsSwitchAtRunTime) {
   Logger log;
   EXPECT_TRUE(log.enabled(LogLevel::kInfo));

@@ -61,6 +61,14 @@ std::string ToUtf8(std::string_view text) {
   return out;
 }
 
+std::string Shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  // A byte of the form 10xxxxxx goes on with a character.
+  size_t end = most;
+  while (end > 0 && most - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  return std::string(text.substr(0, end)) + "... (" + std::to_string(text.size()) + " bytes)";
+}
+
 bool IsControlCharacter(char32_t character) {
   return character < 0x20 || (character >= 0x7f && character < 0xa0) ||
          (character >= 0x2028 && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069);

@@ -1,6 +1,7 @@
 // Text in UTF-8: what it is, and what is shown of text that is none.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,13 @@ bool IsUtf8(std::string_view text);
 
 // The text with U+FFFD for what is no UTF-8, for documents and messages that must be.
 std::string ToUtf8(std::string_view text);
+
+// How many bytes an error text repeats of one that others have sent.
+inline constexpr size_t kMostRepeated = 512;
+
+// The text, or where it has more bytes than that, its first characters and its size: "abc... (70000 bytes)". For texts that
+// repeat what a client has sent, which may be as long as a message.
+std::string Shortened(std::string_view text, size_t most = kMostRepeated);
 
 // Takes the next character off `text`, which is not empty. Nothing, and one byte is taken, where no character
 // begins.

@@ -37,6 +37,16 @@ TEST(Utf8, TakesCharactersOff) {
   EXPECT_TRUE(text.empty());
 }
 
+TEST(Utf8, RepeatsTheBeginningOfALongText) {
+  EXPECT_EQ(Shortened(""), "");
+  EXPECT_EQ(Shortened(std::string(kMostRepeated, 'x')), std::string(kMostRepeated, 'x'));
+  EXPECT_EQ(Shortened(std::string(70'000, 'x')), std::string(kMostRepeated, 'x') + "... (70000 bytes)");
+  // Characters stay whole, and what is no UTF-8 is cut somewhere.
+  EXPECT_EQ(Shortened("a\xe2\x82\xac", 3), "a... (4 bytes)");
+  EXPECT_EQ(Shortened("\xf0\x9f\x98\x80", 3), "... (4 bytes)");
+  EXPECT_EQ(Shortened("\x80\x80\x80\x80\x80\x80", 5), "\x80\x80... (6 bytes)");
+}
+
 TEST(Utf8, KnowsWhatDoesNotPrint) {
   for (const char32_t c : {0x00, 0x0a, 0x1b, 0x7f, 0x9b, 0x2028, 0x202e, 0x2066}) {
     EXPECT_TRUE(IsControlCharacter(c)) << static_cast<uint32_t>(c);

@@ -14,6 +14,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/json_lines.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "fleet/envoy.h"
 #include "fleet/reload.h"
@@ -165,7 +166,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
     for (const fleet::Replica& replica : replicas) {
       if (!replica.answer.ok()) {
         std::cerr << fmt::format("{} did not answer: {}\n", replica.endpoint.name(),
-                                 ToUtf8(replica.answer.message()));
+                                 EscapeForLog(replica.answer.message()));
         continue;
       }
       ++answered;
@@ -178,7 +179,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
           "no server says which models have sequences; name them by --sequence-models to do without");
     }
     for (const fleet::Difference& difference : fleet::Differences(replicas)) {
-      std::cerr << "differs: " << ToUtf8(difference.text) << '\n';
+      std::cerr << "differs: " << EscapeForLog(difference.text) << '\n';
     }
     described.sequence_models.assign(models.begin(), models.end());
   } else if (options.sequence_models != std::vector<std::string>{"none"}) {

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "load/client.h"
 #include "load/connect_options.h"
@@ -207,7 +208,7 @@ struct ShownTensor {
 
 ShownTensor Show(const std::string& name, const std::string& datatype, const std::vector<int64_t>& shape,
                  std::string_view data, bool all) {
-  return {fmt::format("{} {}{}", ToUtf8(name), datatype, load::ShapeText(shape)),
+  return {fmt::format("{} {}{}", EscapeForLog(name), EscapeForLog(datatype), load::ShapeText(shape)),
           Elements(datatype, data, all ? std::numeric_limits<size_t>::max() - 1 : kShownElements)};
 }
 

@@ -23,14 +23,20 @@ Status CheckServableName(std::string_view name) {
     return InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.");
   }
   if (IsPlainText(name)) return OkStatus();
-  return InvalidArgumentError("invalid model name '" + EscapeForLog(name) +
+  return InvalidArgumentError("invalid model name '" + EscapeForLog(Shortened(name)) +
                               "', model name must be UTF-8 text without control characters");
 }
 
 Status CheckModelName(std::string_view name) {
   BRAID_RETURN_IF_ERROR(CheckServableName(name));
+  constexpr size_t kMostBytes = 255;  // NAME_MAX
+  if (name.size() > kMostBytes) {
+    return InvalidArgumentError("invalid model name '" + Shortened(name) +
+                                "', model name must have at most " + std::to_string(kMostBytes) +
+                                " bytes, got " + std::to_string(name.size()));
+  }
   if (name != "." && name != ".." && name.find('/') == std::string_view::npos) return OkStatus();
-  return InvalidArgumentError("invalid model name '" + std::string(name) +
+  return InvalidArgumentError("invalid model name '" + Shortened(name) +
                               "', model name must not contain path traversal characters");
 }
 

@@ -41,6 +41,13 @@ TEST(ModelName, IsNoPath) {
   EXPECT_TRUE(CheckServableName("org/model").ok());
 }
 
+TEST(ModelName, HasRoomInAFolder) {
+  EXPECT_TRUE(CheckModelName(std::string(255, 'm')).ok());
+  EXPECT_EQ(CheckModelName(std::string(70'000, 'm')),
+            InvalidArgumentError("invalid model name '" + std::string(512, 'm') +
+                                 "... (70000 bytes)', model name must have at most 255 bytes, got 70000"));
+}
+
 TEST(ModelName, SomeCharactersCannotBeLoaded) {
   for (const auto name : {"model\\test", "a;b", "{a}"}) {
     EXPECT_EQ(CheckLoadableName(name),

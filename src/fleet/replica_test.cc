@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/fmt/fmt.h>
 
+#include "base/utf8.h"
 #include "fleet/status_report.h"
 
 namespace braid::fleet {
@@ -110,6 +111,18 @@ TEST(StatusReport, SaysWhatIsNotKnown) {
   const Json json = StatusJson({without, silent});
   EXPECT_TRUE(json["replicas"][0]["models"][0]["load"]["live_sequences"].is_null());
   EXPECT_EQ(json["replicas"][1]["error"], "Connection refused");
+}
+
+TEST(StatusReport, WhatServersSayDoesNotControlTheTerminal) {
+  Replica one = At("a", {Model("m\x1b[2J\n\xff", {{"1", "READY\x1b", ""}}, "{}")});
+  one.server = "braid\r\x9b";
+  Replica two = At("b", {});
+  two.answer = UnavailableError("no\x1b]0;x\x07");
+  const std::string text = StatusText({one, two, At("c", {})});
+  EXPECT_TRUE(IsUtf8(text));
+  EXPECT_EQ(text.find_first_of("\x1b\r\x07"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("m\\x1b[2J\\n\\xff"));
+  EXPECT_THAT(text, HasSubstr("braid\\r\\x9b"));
 }
 
 // More than are asked at the same time: each has its own answer, in its place.

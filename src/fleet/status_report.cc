@@ -6,6 +6,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "base/log.h"
+
 namespace braid::fleet {
 namespace {
 
@@ -46,7 +48,11 @@ Json LoadJson(const Load& load) {
           {"live_sequences", KnownJson(load.sequences)}};
 }
 
-std::string Table(const std::vector<std::vector<std::string>>& rows) {
+// What other servers say must not control the terminal.
+std::string Table(std::vector<std::vector<std::string>> rows) {
+  for (std::vector<std::string>& row : rows) {
+    for (std::string& cell : row) cell = EscapeForLog(cell);
+  }
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -127,7 +133,8 @@ std::string StatusText(const std::vector<Replica>& replicas) {
   }
   text += "\n" + Table(rows) + "\n";
   const std::vector<Difference> differences = Differences(replicas);
-  for (const Difference& difference : differences) text += fmt::format("differs: {}\n", difference.text);
+  for (const Difference& difference : differences)
+    text += fmt::format("differs: {}\n", EscapeForLog(difference.text));
   const size_t answered = Answered(replicas);
   if (differences.empty() && answered > 1) text += "the replicas that answered serve the same\n";
   if (answered < replicas.size()) {

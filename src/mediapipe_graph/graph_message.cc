@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "mediapipe_graph/graph_packets.h"
 #include "mediapipe_graph/graph_sequences.h"
 #include "mediapipe_graph/python_node_resources.h"
@@ -120,7 +121,7 @@ Result<graph::Packet> InputPacket(const GraphDefinition& graph, Tensor tensor, g
                                   int& input) {
   input = graph.FindInput(tensor.name);
   if (input < 0) {
-    return FaultError(Fault::kInvalidUnexpectedInput, std::string(tensor.name).append(" is unexpected"));
+    return FaultError(Fault::kInvalidUnexpectedInput, Shortened(tensor.name).append(" is unexpected"));
   }
   const BoundaryKind kind = graph.inputs[static_cast<size_t>(input)].kind;
   BRAID_RETURN_IF_ERROR(CheckBoundaryTensor(kind, tensor));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "base/utf8.h"
 #include "repository/load_set.h"
 #include "serving/uses.h"
 
@@ -92,7 +93,7 @@ Status FolderLoads::LoadClaimed(const LoadRequest& request, const Dependencies& 
     table_.NoteUnreadable(name);
     BRAID_LOG_ERROR(log_, "Poll failed for model directory '{}': {}", name, plan.status().message());
     // Whatever cannot be read is answered by this; the reason is in the log.
-    return InternalError("failed to load '" + name + "', failed to poll from model repository");
+    return InternalError("failed to load '" + Shortened(name) + "', failed to poll from model repository");
   }
   if (table_.NotePlan(request, *plan)) return OkStatus();
   if (plan->keys.empty()) {

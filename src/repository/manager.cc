@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/mutex.h"
+#include "base/utf8.h"
 #include "config/model_name.h"
 #include "repository/config_graphs.h"
 #include "repository/config_models.h"
@@ -355,7 +356,7 @@ Status Manager::Impl::Load(const LoadRequest& request) {
   const std::string& name = request.model_name;
   BRAID_RETURN_IF_ERROR(CheckModelName(name));
   if (!request.files.empty() && !options_.folders->allow_file_overrides) {
-    return UnsupportedError("load parameter 'file:" + request.files.begin()->first +
+    return UnsupportedError("load parameter 'file:" + Shortened(request.files.begin()->first) +
                             "' is not allowed, the server was started with --allow-file-overrides=false");
   }
   if (request.config_json && !options_.folders->allow_file_overrides)

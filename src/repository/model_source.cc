@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/temporary_folder.h"
+#include "base/utf8.h"
 #include "config/config_json.h"
 #include "config/guess_backend.h"
 #include "config/isolated_parts.h"
@@ -164,7 +165,7 @@ Status SourceReader::CheckOverride(const LoadRequest& request) const {
   const bool added =
       differs.in2 == ours.end() || (differs.in1 != theirs.end() && differs.in1->first <= differs.in2->first);
   return UnsupportedError("load parameter 'config' may not change '" +
-                          (added ? differs.in1->first : differs.in2->first) + "' of model '" +
+                          Shortened(added ? differs.in1->first : differs.in2->first) + "' of model '" +
                           request.model_name + "'" + kEnd);
 }
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/utf8.h"
 #include "serving/faults.h"
 
 namespace braid {
 namespace {
 
 Status NotFound(std::string_view name, std::string_view rest) {
-  return NotFoundError("Request for unknown model: '" + std::string(name) + "'" + std::string(rest));
+  return NotFoundError("Request for unknown model: '" + Shortened(name) + "'" + std::string(rest));
 }
 
 Status VersionNotFound(std::string_view name, int64_t version) {

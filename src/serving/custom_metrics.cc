@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 namespace braid {
 namespace {
@@ -31,12 +32,12 @@ bool IsName(std::string_view name, bool colons) {
 
 Status CheckFamilyName(const std::string& name) {
   if (!IsName(name, true)) {
-    return InvalidArgumentError("Invalid metric name '" + name +
+    return InvalidArgumentError("Invalid metric name '" + Shortened(name) +
                                 "': expected letters, digits, '_' and ':', and no digit first");
   }
   for (std::string_view prefix : kOwnPrefixes) {
     if (name.starts_with(prefix)) {
-      return InvalidArgumentError("Invalid metric name '" + name + "': names that begin with '" +
+      return InvalidArgumentError("Invalid metric name '" + Shortened(name) + "': names that begin with '" +
                                   std::string(prefix) + "' are the server's own");
     }
   }
@@ -44,14 +45,21 @@ Status CheckFamilyName(const std::string& name) {
 }
 
 Status CheckLabels(const MetricLabels& labels, MetricKind kind) {
+  size_t bytes = 0;
   for (const auto& [name, value] : labels) {
+    bytes += name.size() + value.size();
     if (!IsName(name, false) || name.starts_with("__") || (kind == MetricKind::kHistogram && name == "le")) {
-      return InvalidArgumentError("Invalid label name '" + name +
+      return InvalidArgumentError("Invalid label name '" + Shortened(name) +
                                   "': expected letters, digits and '_', no digit first, and not 'le' for a "
                                   "histogram");
     }
+    // Prometheus refuses the whole page for one that is none.
+    if (!IsUtf8(value)) return InvalidArgumentError("Invalid value of label '" + name + "': expected UTF-8");
   }
-  return OkStatus();
+  if (bytes <= CustomMetrics::kMostLabelBytes) return OkStatus();
+  return InvalidArgumentError("Invalid labels: expected up to " +
+                              std::to_string(CustomMetrics::kMostLabelBytes) +
+                              " bytes of names and values, got " + std::to_string(bytes));
 }
 
 Status CheckBounds(const std::vector<double>& bounds) {
@@ -209,7 +217,7 @@ Result<uint64_t> CustomMetrics::Session::CreateFamily(const std::string& name, c
     }
     auto family = std::make_unique<Family>();
     family->name = name;
-    family->description = description;
+    family->description = Shortened(description, kMostDescription);
     family->kind = kind;
     found = metrics_.families_.emplace(name, std::move(family)).first;
   } else if (found->second->kind != kind) {

@@ -70,6 +70,8 @@ class CustomMetrics {
   // More are refused: names and labels come from user code and would fill the memory.
   static constexpr size_t kMostFamilies = 4096;
   static constexpr size_t kMostSeries = 65536;
+  static constexpr size_t kMostLabelBytes = 4096;   // of a series, names and values
+  static constexpr size_t kMostDescription = 4096;  // bytes; what is longer is cut
 
   CustomMetrics();
   // REQUIRES: all sessions have ended.

@@ -53,6 +53,22 @@ TEST(CustomMetrics, ASeriesEndsWithItsLastReferenceAndStartsAnew) {
   EXPECT_EQ(session->Value(session->CreateMetric(family, {}, kNone).value()).value(), 0);
 }
 
+TEST(CustomMetrics, TextsOfModelsAreBounded) {
+  CustomMetrics metrics;
+  auto session = metrics.Open();
+  const uint64_t family = session->CreateFamily("f", std::string(70'000, 'd'), MetricKind::kGauge).value();
+  EXPECT_EQ(session->CreateMetric(family, {{"a", "\xff"}}, kNone).status(),
+            InvalidArgumentError("Invalid value of label 'a': expected UTF-8"));
+  const std::string most(CustomMetrics::kMostLabelBytes - 1, 'x');
+  EXPECT_EQ(session->CreateMetric(family, {{"a", most + "x"}}, kNone).status(),
+            InvalidArgumentError("Invalid labels: expected up to 4096 bytes of names and values, got 4097"));
+  EXPECT_TRUE(session->CreateMetric(family, {{"a", most}}, kNone).ok());
+  EXPECT_EQ(metrics.Snapshot().at(0).description,
+            std::string(CustomMetrics::kMostDescription, 'd') + "... (70000 bytes)");
+  EXPECT_LT(session->CreateFamily(std::string(70'000, '-'), "", MetricKind::kGauge).status().message().size(),
+            700U);
+}
+
 TEST(CustomMetrics, AScrapeSeesWhatHadBeenSentWhenItBegan) {
   CustomMetrics metrics;
   uint64_t sent = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "base/utf8.h"
 #include "serving/request_check_ovms.h"
 #include "serving/reshape.h"
 #include "tensor/bytes_elements.h"
@@ -49,7 +50,7 @@ void AppendQuoted(std::string& list, size_t& count, std::string_view name) {
   if (count++ == kMostNamesInText) {
     list += "...";
   } else {
-    list.append("'").append(name).append("'");
+    list.append("'").append(Shortened(name)).append("'");
   }
 }
 
@@ -169,7 +170,8 @@ Status CheckOutputs(const ServableInfo& info, const InferenceRequest& request) {
     const std::string& name = request.requested_outputs[i];
     const size_t index = FindSpec(info.outputs, name, i);
     if (index == kUnknown) {
-      return InvalidArgumentError("unexpected inference output '" + name + "' for model '" + info.name + "'");
+      return InvalidArgumentError("unexpected inference output '" + Shortened(name) + "' for model '" +
+                                  info.name + "'");
     }
     if (!seen.Insert(index)) return Refused(request, "output '" + name + "' already exists in request");
   }
@@ -212,7 +214,7 @@ Status CheckBatch(const ServableInfo& info, const CheckOrder& inputs, InferenceR
 }  // namespace
 
 std::string RequestPrefix(const InferenceRequest& request) {
-  return "[request id: " + (request.id.empty() ? std::string("<id_unknown>") : request.id) + "] ";
+  return "[request id: " + (request.id.empty() ? std::string("<id_unknown>") : Shortened(request.id)) + "] ";
 }
 
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
@@ -243,8 +245,8 @@ Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
     return InputCountError(info, request, required);
   }
   if (unknown != nullptr) {
-    return InvalidArgumentError("unexpected inference input '" + unknown->name + "' for model '" + info.name +
-                                "'");
+    return InvalidArgumentError("unexpected inference input '" + Shortened(unknown->name) + "' for model '" +
+                                info.name + "'");
   }
   if (required_given != required) return InputCountError(info, request, required);
 

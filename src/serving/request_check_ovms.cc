@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/utf8.h"
 #include "serving/faults.h"
 #include "tensor/bytes_elements.h"
 
@@ -11,7 +12,7 @@ namespace braid {
 namespace {
 
 std::string ForInput(std::string text, std::string_view input) {
-  return text.append("; input name: ").append(input);
+  return text.append("; input name: ").append(Shortened(input));
 }
 
 Status Mismatch(Fault code, const std::string& expected, const std::string& actual, std::string_view input) {
@@ -141,7 +142,7 @@ Status UnexpectedInput(const ServableInfo& info, const InferenceRequest& request
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const Tensor& input = request.inputs[i];
     if (info.FindInput(input.name) == nullptr) {
-      return FaultError(Fault::kInvalidUnexpectedInput, input.name + " is unexpected");
+      return FaultError(Fault::kInvalidUnexpectedInput, Shortened(input.name) + " is unexpected");
     }
     if (FindTensor(request, input.name, 0) != &input) {
       return FaultError(Fault::kInvalidUnexpectedInput, input.name + " is given more than once");
@@ -172,7 +173,8 @@ Status CheckOvmsOutputs(const ServableInfo& info, const InferenceRequest& reques
   const auto& names = request.requested_outputs;
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (info.FindOutput(*name) == nullptr) {
-      return InvalidArgumentError("requested output '" + *name + "' is not an output of '" + info.name + "'");
+      return InvalidArgumentError("requested output '" + Shortened(*name) + "' is not an output of '" +
+                                  info.name + "'");
     }
     if (std::find(names.begin(), name, *name) != name) {
       return InvalidArgumentError("output '" + *name + "' is requested more than once");

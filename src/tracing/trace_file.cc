@@ -23,8 +23,9 @@ int WriteAll(int fd, std::string_view text, int64_t at) {
   return 0;
 }
 
+// For the server's user alone: there may be tensors in it. A file that is there keeps its mode.
 UniqueFd Create(const std::string& path) {
-  return UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  return UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
 }
 
 void AppendObject(const Json& object, std::string& text) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "tracing/otlp_exporter.h"
 #include "tracing/trace_file.h"
 
@@ -107,7 +108,7 @@ std::shared_ptr<RequestTrace> TraceManager::Start(std::string_view model, int64_
   record.id = ids_->NextId();
   record.model = model;
   record.version = version;
-  record.request_id = request_id;
+  record.request_id = Shortened(request_id);
   record.times[static_cast<size_t>(TraceActivity::kReceiveStart)] = origin.received_ns;
   return std::make_shared<Trace>(std::move(tree), std::move(record));
 }

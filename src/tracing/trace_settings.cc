@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -18,10 +20,10 @@ Status ParseNumber(const std::string& key, const std::string& text, T low, std::
   if (error == std::errc::result_out_of_range || (error == std::errc() && number < low)) {
     return InvalidArgumentError("Unable to parse '" + key + "', value is out of range [ " +
                                 std::to_string(low) + ", " + std::to_string(std::numeric_limits<T>::max()) +
-                                " ], got: " + text);
+                                " ], got: " + Shortened(text));
   }
   if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgumentError("Unable to parse '" + key + "', got: " + text);
+    return InvalidArgumentError("Unable to parse '" + key + "', got: " + Shortened(text));
   }
   to = number;
   return OkStatus();
@@ -39,7 +41,8 @@ Status ParseLevel(const std::vector<std::string>& names, std::optional<std::pair
         return InvalidArgumentError("'trace_level' OFF can not be combined with other levels");
       }
     } else {
-      return InvalidArgumentError("unknown trace level '" + name + "', expected OFF, TIMESTAMPS or TENSORS");
+      return InvalidArgumentError("unknown trace level '" + Shortened(name) +
+                                  "', expected OFF, TIMESTAMPS or TENSORS");
     }
   }
   to = level;
@@ -75,7 +78,7 @@ Status TraceSettingBook::Parse(const TraceChanges& changes, Overrides& overrides
       overrides.log_frequency.reset();
       if (text) BRAID_RETURN_IF_ERROR(ParseNumber<uint32_t>(key, *text, 0, overrides.log_frequency));
     } else {
-      return InvalidArgumentError("unknown trace setting '" + key + "'");
+      return InvalidArgumentError("unknown trace setting '" + Shortened(key) + "'");
     }
   }
   return OkStatus();

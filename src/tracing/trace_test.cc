@@ -1,6 +1,7 @@
 #include "tracing/trace.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <fstream>
@@ -193,6 +194,7 @@ FinishedTrace OfScope(uint64_t id, uint64_t scope, uint32_t log_frequency, bool 
 
 TEST(TraceFile, IsACompleteArrayAfterEachTrace) {
   const std::string path = testing::TempDir() + "/braid_trace_file_test_whole";
+  std::remove(path.c_str());
   Logger log;
   TraceFile file(path, log);
   for (uint64_t id = 1; id <= 3; ++id) {
@@ -204,6 +206,9 @@ TEST(TraceFile, IsACompleteArrayAfterEachTrace) {
     EXPECT_EQ(json.back()["id"], id);
     EXPECT_EQ(json.size(), 2 * id);
   }
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
   std::remove(path.c_str());
 }
 

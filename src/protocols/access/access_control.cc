@@ -2,9 +2,11 @@
 
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "protocols/access/access_files.h"
 
 namespace braid {
@@ -25,7 +27,7 @@ std::string Told(const Rights::Subject& subject) {
   std::string told = "the API '" + std::string(ApiName(subject.api)) + "'";
   if (!subject.model) return told;
   if (subject.model->empty()) return told + " of all models";
-  return told + " of model '" + std::string(*subject.model) + "'";
+  return told + " of model '" + Shortened(*subject.model) + "'";
 }
 
 }  // namespace
@@ -49,11 +51,21 @@ Result<std::shared_ptr<const AccessTable>> AccessControl::Read(const Files& file
 
 Result<std::unique_ptr<AccessControl>> AccessControl::Create(Files files, Logger& log) {
   BRAID_ASSIGN_OR_RETURN(auto table, Read(files));
+  std::unique_ptr<AccessControl> made(new AccessControl(std::move(files), std::move(table), log));
+  made->WarnOfReaders();
+  return made;
+}
+
+void AccessControl::WarnOfReaders() const {
   struct stat status {};
-  if (::stat(files.tokens.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    BRAID_LOG_WARNING(log, "every user of this machine can read the token file '{}'", files.tokens);
+  if (::stat(files_.tokens.c_str(), &status) != 0) return;
+  if ((status.st_mode & S_IROTH) != 0) {
+    BRAID_LOG_WARNING(log_, "every user of this machine can read the token file '{}'", files_.tokens);
+  } else if ((status.st_mode & S_IRGRP) != 0 && status.st_uid == ::geteuid()) {
+    // A file of another user is one that the server reads by its group.
+    BRAID_LOG_WARNING(log_, "the group of the token file '{}' can read it; its mode is best 0600",
+                      files_.tokens);
   }
-  return std::unique_ptr<AccessControl>(new AccessControl(std::move(files), std::move(table), log));
 }
 
 void AccessControl::Reload() {
@@ -63,6 +75,7 @@ void AccessControl::Reload() {
     return;
   }
   table_.Set(*std::move(table));
+  WarnOfReaders();
   BRAID_LOG_INFO(log_, "tokens and rights were read again");
 }
 

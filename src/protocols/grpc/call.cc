@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/guard.h"
+#include "base/utf8.h"
 #include "protocols/grpc/connection.h"
 #include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
@@ -193,7 +194,11 @@ void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
 
 void GrpcCall::AddOut(int64_t bytes) {
   out_bytes_ += static_cast<size_t>(bytes);
-  out_charge_.Set(static_cast<int64_t>(out_bytes_));
+  ChargeOut();
+}
+
+void GrpcCall::ChargeOut() {
+  out_charge_.Set(static_cast<int64_t>(out_bytes_ + (finish_ ? finish_->message.size() : 0)));
 }
 
 void GrpcCall::AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) {
@@ -248,6 +253,7 @@ void GrpcCall::FinishLocked(int code, std::string_view message) {
   connection_->mutex_.AssertHeld();
   if (closed_ || finish_) return;
   finish_ = End{std::to_string(code), PercentEncoded(message), code == kGrpcResourceExhausted && !too_large_};
+  ChargeOut();
   open_.store(false, std::memory_order_release);
   refused_ = true;
   if (started_) {
@@ -288,7 +294,7 @@ Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
   const std::string_view encoding = head_.Find("grpc-encoding");
   const auto coding = ParseContentCoding(encoding);
   if (!coding) {
-    return UnsupportedError("the encoding '" + std::string(encoding) +
+    return UnsupportedError("the encoding '" + Shortened(encoding) +
                             "' of messages is not supported; these are: identity, deflate, gzip");
   }
   if (*coding == ContentCoding::kIdentity) {

@@ -103,6 +103,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
 
   // `bytes` more, or less, wait to leave.
   void AddOut(int64_t bytes);
+  void ChargeOut();
   Refusals& refusals() const;
   bool IsAtMost(const Waiting& most) const;
   void TakePrefixLocked(std::string_view& bytes);

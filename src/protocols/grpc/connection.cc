@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/utf8.h"
 #include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
 
@@ -211,6 +212,10 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   GrpcServerState& state = thread_.state();
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
+  size_t shown = 0;
+  if (head.Any("authorization", [&](std::string_view) { return ++shown > 1; })) {
+    return refuse("200", InvalidArgumentError("the metadata 'authorization' is expected once, got it again"));
+  }
   auto permit = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
                                        {route->api, std::nullopt});
   if (!permit.ok()) return refuse("200", permit.status());
@@ -220,7 +225,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
   if (!timeout.empty() && !left_ns) {
-    return refuse("200", InvalidArgumentError("grpc-timeout '" + std::string(timeout) +
+    return refuse("200", InvalidArgumentError("grpc-timeout '" + Shortened(timeout) +
                                               "' is not up to eight digits and a unit (H, M, S, m, u or n)"));
   }
   std::shared_ptr<GrpcCall> call;

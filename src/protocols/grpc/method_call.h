@@ -51,6 +51,7 @@ Status ReadGrpcMessage(const GrpcMessage& message, Request& request) {
   if (message.segments().size() == 1) {
     bytes = message.segments().front();
   } else {
+    whole.reserve(message.size());
     for (const std::string_view segment : message.segments()) whole += segment;
     bytes = whole;
   }
@@ -113,6 +114,8 @@ class GrpcMethodCall final : public GrpcUnaryCall {
   }
 
   void Answer(Result<EncodedMessage> answer) {
+    // The call lives on until the client has taken its answer.
+    message_ = {};
     if (answer.ok()) {
       SendAndFinish(*std::move(answer));
     } else {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/utf8.h"
 #include "protocols/grpc/method_call.h"
 #include "reflection_v1.pb.h"
 
@@ -50,7 +51,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, ServerReflecti
 void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerReflectionResponse& response) {
   const Descriptor* message = pool.FindMessageTypeByName(type);
   if (message == nullptr) {
-    SetError(kNotFound, "there is no message '" + type + "'", response);
+    SetError(kNotFound, "there is no message '" + Shortened(type) + "'", response);
     return;
   }
   std::vector<const FieldDescriptor*> extensions;
@@ -101,22 +102,22 @@ ServerReflectionResponse AnswerReflection(const ServerReflectionRequest& request
       }
       break;
     case ServerReflectionRequest::kFileByFilename:
-      SetFile(pool.FindFileByName(request.file_by_filename()), "file '" + request.file_by_filename() + "'",
-              response);
+      SetFile(pool.FindFileByName(request.file_by_filename()),
+              "file '" + Shortened(request.file_by_filename()) + "'", response);
       break;
     case ServerReflectionRequest::kFileContainingSymbol:
       SetFile(pool.FindFileContainingSymbol(request.file_containing_symbol()),
-              "symbol '" + request.file_containing_symbol() + "'", response);
+              "symbol '" + Shortened(request.file_containing_symbol()) + "'", response);
       break;
     case ServerReflectionRequest::kFileContainingExtension: {
       const auto& asked = request.file_containing_extension();
       const Descriptor* message = pool.FindMessageTypeByName(asked.containing_type());
       const FieldDescriptor* extension =
           message == nullptr ? nullptr : pool.FindExtensionByNumber(message, asked.extension_number());
-      SetFile(
-          extension == nullptr ? nullptr : extension->file(),
-          "extension " + std::to_string(asked.extension_number()) + " of '" + asked.containing_type() + "'",
-          response);
+      SetFile(extension == nullptr ? nullptr : extension->file(),
+              "extension " + std::to_string(asked.extension_number()) + " of '" +
+                  Shortened(asked.containing_type()) + "'",
+              response);
       break;
     }
     case ServerReflectionRequest::kAllExtensionNumbersOfType:

@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "protocols/grpc/connection.h"
 #include "protocols/grpc/protocol.h"
+#include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
 #include "protocols/grpc/unary_call.h"
 #include "protocols/net/testing/test_certificates.h"
@@ -53,6 +54,8 @@ class Echo final : public GrpcUnaryCall {
     if (text == "throw") throw std::bad_alloc();
     if (text == "fail") {
       Finish(NotFoundError("no 100% \"such\" thing: \xc3\xa4\n"));
+    } else if (text == "fail at length") {
+      Finish(NotFoundError(std::string(12 << 20, '\n')));
     } else if (text == "identity") {
       Answer(identity_);
     } else if (text == "hold") {
@@ -283,6 +286,16 @@ TEST_P(GrpcTransportTest, CarriesErrorsWhole) {
   EXPECT_TRUE(exhausted.later);
   EXPECT_EQ(Call("x", "/test.Test/Other").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(Call("still there").text, "still there");
+}
+
+// Trailers of more than 64 KiB would never be sent.
+TEST_P(GrpcTransportTest, CutsErrorsThatAreTooLong) {
+  Start();
+  const Answer failed = Call("fail at length");
+  EXPECT_EQ(failed.status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(failed.status.error_message().starts_with("\n\n\n"));
+  EXPECT_TRUE(failed.status.error_message().ends_with("\n... (12582912 bytes)"));
+  EXPECT_LT(failed.status.error_message().size(), kMostGrpcMessage);
 }
 
 TEST_P(GrpcTransportTest, RefusesWhoMayNotCallBeforeTheBody) {

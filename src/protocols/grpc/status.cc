@@ -40,10 +40,15 @@ int GrpcCodeOf(const Status& status) {
 
 std::string PercentEncoded(std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
-  const std::string plain = ToUtf8(text);
+  const std::string mark = "... (" + std::to_string(text.size()) + " bytes)";
+  // A character has one byte at least.
+  const std::string plain = ToUtf8(text.substr(0, kMostGrpcMessage + 1));
   std::string encoded;
+  size_t with_mark = 0;  // of `encoded`: the characters that leave room for the mark
   for (size_t at = 0; at < plain.size(); ++at) {
     const auto byte = static_cast<unsigned char>(plain[at]);
+    const bool begins = (byte & 0xc0u) != 0x80u;
+    if (begins && encoded.size() + mark.size() <= kMostGrpcMessage) with_mark = encoded.size();
     // HTTP/2 forbids blanks at the ends of a field's value: Node, for one, leaves out such a field.
     const bool is_outer_blank = byte == ' ' && (at == 0 || at + 1 == plain.size());
     if (byte >= 0x20 && byte <= 0x7e && byte != '%' && !is_outer_blank) {
@@ -51,6 +56,7 @@ std::string PercentEncoded(std::string_view text) {
     } else {
       encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
+    if (encoded.size() > kMostGrpcMessage) return encoded.substr(0, with_mark) + mark;
   }
   return encoded;
 }

@@ -22,7 +22,9 @@ inline constexpr std::string_view kGrpcPushbackMs = "1000";
 int GrpcCodeOf(const Status& status);
 
 // As `grpc-message` carries it: UTF-8, with all but printable ASCII, and with blanks at the ends, as "%XX"
-// (gRPC over HTTP/2).
+// (gRPC over HTTP/2). A text that would become larger than kMostGrpcMessage is cut between characters, with its size behind.
+// Clients refuse heads of more than 8 KiB as a rule, and a call whose trailers nghttp2 refuses would never end.
+inline constexpr size_t kMostGrpcMessage = 4096;
 std::string PercentEncoded(std::string_view text);
 
 }  // namespace braid

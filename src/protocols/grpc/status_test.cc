@@ -21,5 +21,27 @@ TEST(PercentEncodedTest, EncodesBlanksAtTheEnds) {
   EXPECT_EQ(PercentEncoded("a  "), "a %20");
 }
 
+TEST(PercentEncodedTest, CutsWhatBecomesTooLargeBetweenCharacters) {
+  const std::string most(kMostGrpcMessage, 'x');
+  EXPECT_EQ(PercentEncoded(most), most);
+  const std::string cut = PercentEncoded(most + 'x');
+  EXPECT_EQ(cut, most.substr(0, cut.size() - 16) + "... (4097 bytes)");
+  EXPECT_EQ(cut.size(), kMostGrpcMessage);
+  for (const std::string one : {"\xe2\x82\xac", "%", "\n", "\xff", "\xf0\x9f\x98\x80"}) {
+    for (const size_t before : {0, 1, 2, 3}) {
+      std::string text(before, 'x');
+      while (text.size() < 70'000) text += one;
+      const std::string encoded = PercentEncoded(text);
+      const std::string mark = "... (" + std::to_string(text.size()) + " bytes)";
+      ASSERT_LE(encoded.size(), kMostGrpcMessage);
+      EXPECT_GT(encoded.size(), kMostGrpcMessage - mark.size() - 12);
+      ASSERT_TRUE(encoded.ends_with(mark));
+      // Whole characters: as often as fits.
+      const std::string whole = PercentEncoded(one);
+      EXPECT_EQ((encoded.size() - mark.size() - before) % whole.size(), 0U) << one;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace braid

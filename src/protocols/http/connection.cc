@@ -210,7 +210,7 @@ void Connection::Respond(HttpResponse response) {
   if (answered_.exchange(true, std::memory_order_acq_rel)) return;
   const bool close = close_after_ || io_->draining();
   const Status written = Guarded([&] {
-    outgoing_.Set(std::move(response), close, omit_body_);
+    outgoing_.Set(std::move(response), ConnectionField(close), omit_body_);
     const Outgoing::Progress progress = outgoing_.Send(socket_);
     const bool sent = progress == Outgoing::Progress::kDone;
     if (sent && !close) outgoing_.Clear();
@@ -353,7 +353,7 @@ Connection::Step Connection::AnswerEarly(HttpResponse response) {
   FreeText(whole_);
   body_charge_.Set(0);
   if (chunked_ || expects_continue_ || body_left_ > kMaxDiscardBytes || io_->draining()) close_after_ = true;
-  outgoing_.Set(std::move(response), close_after_, omit_body_);
+  outgoing_.Set(std::move(response), ConnectionField(close_after_), omit_body_);
   return Send();
 }
 
@@ -546,8 +546,18 @@ size_t Connection::HeaderFields() const {
 Connection::Step Connection::ReadHead() {
   if (buffered() == 0) return Step::kInput;
   if (!parser_ || head_done_) {
+    // Some clients send a line end behind a body (RFC 9112, 2.2).
+    constexpr std::string_view kLineEnd = "\r\n";
+    if (!empty_line_ && kLineEnd.starts_with(BufferedText().substr(0, kLineEnd.size()))) {
+      if (buffered() < kLineEnd.size()) return Step::kInput;
+      Consume(kLineEnd.size());
+      empty_line_ = true;
+      return Step::kMore;
+    }
+    empty_line_ = false;
     call_.reset();
     cancellation_.reset();
+    chunked_head_.reset();
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(io_->options().max_header_bytes));
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
@@ -587,6 +597,7 @@ Connection::Step Connection::BeginRequest() {
   const HttpListenerOptions& options = io_->options();
   const auto& head = parser_->get();
   close_after_ = !parser_->keep_alive() || io_->draining();
+  old_client_ = head.version() < 11;
   omit_body_ = head.method() == http::verb::head;
   chunked_ = parser_->chunked();
   coding_ = ContentCoding::kIdentity;
@@ -594,6 +605,10 @@ Connection::Step Connection::BeginRequest() {
   chunk_counter_ = {0, options.max_chunks, 0, options.max_header_bytes};
   body_left_ = chunked_ ? 0 : parser_->content_length().value_or(0);
 
+  if (std::string fault = HeadFault(head); !fault.empty()) {
+    close_after_ = true;
+    return AnswerEarly(ErrorResponse(400, fault));
+  }
   if (auto transfer = FindHeader(head, "Transfer-Encoding"); transfer && !SameText(*transfer, "chunked")) {
     close_after_ = true;
     return AnswerEarly(ErrorResponse(501, "unsupported Transfer-Encoding"));
@@ -613,6 +628,7 @@ Connection::Step Connection::BeginRequest() {
     coding_ = *coding;
   }
 
+  if (chunked_) chunked_head_ = head;
   HttpService::Answer answer = io_->service().OnRequest(shared_from_this());
   if (auto* response = std::get_if<HttpResponse>(&answer)) return AnswerEarly(std::move(*response));
   call_ = std::move(std::get<std::shared_ptr<HttpCall>>(answer));

@@ -63,7 +63,7 @@ class Connection final : public HttpExchange,
   // Closes, or cancels the call that runs and cuts the client off.
   void Abort();
 
-  const HttpHead& head() const override { return parser_->get().base(); }
+  const HttpHead& head() const override { return chunked_head_ ? *chunked_head_ : parser_->get().base(); }
   std::optional<uint64_t> body_size() const override;
   std::string_view certificate_identity() const override { return socket_.certificate_identity(); }
   size_t io_thread() const override { return io_->index(); }
@@ -177,6 +177,10 @@ class Connection final : public HttpExchange,
   }
   ClientLimits& limits() const { return *io_->options().limits; }
   size_t HeaderFields() const;
+  // Of an answer: what its Connection field says, if it has one.
+  std::string_view ConnectionField(bool close) const {
+    return close ? "close" : old_client_ ? "keep-alive" : "";
+  }
   std::string_view BufferedText() const { return {buffer_.get() + buffer_begin_, buffered()}; }
   void Consume(size_t bytes);
   void SetStage(Stage stage);
@@ -199,6 +203,7 @@ class Connection final : public HttpExchange,
   bool stream_close_ = false;  // and the connection ends with it
   bool close_after_ = false;   // set before a call runs, constant meanwhile
   bool omit_body_ = false;     // the same
+  bool old_client_ = false;    // the same: of HTTP/1.0, and has to be told that its connection stays
 
   // Owned by the io thread.
   bool closed_ = false;
@@ -213,6 +218,9 @@ class Connection final : public HttpExchange,
   size_t buffer_end_ = 0;
   std::optional<Parser> parser_;
   bool head_done_ = false;
+  bool empty_line_ = false;  // one was skipped before the next head
+  // What the head was before the body: the parser adds the fields behind it, which say nothing of the request.
+  std::optional<HttpHead> chunked_head_;
   size_t head_bytes_ = 0;           // of the head, taken by the parser
   std::shared_ptr<HttpCall> call_;  // shared: it may be inside Respond() when the next request begins
   std::shared_ptr<Cancellation> cancellation_;  // shared with the request that runs

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace braid {
 namespace {
 
@@ -56,7 +58,7 @@ std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
       const std::string_view name = HostOf(ToStd(host->value()));
       if (IsAddress(name) || IsLocalName(name) || Contains(options_.allowed_hosts, name)) continue;
       return ErrorResponse(403, "This server listens for this machine alone and is not known as '" +
-                                    std::string(name) + "'; --allow-host names it");
+                                    Shortened(name) + "'; --allow-host names it");
     }
   }
   if (!Changes(head.method())) return std::nullopt;
@@ -67,7 +69,7 @@ std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
     const bool is_own = !own.empty() && SameText(AuthorityOf(text), own);
     if (is_own || Contains(options_.allowed_origins, text)) continue;
     return ErrorResponse(
-        403, "Requests from pages of '" + std::string(text) + "' are refused; --allow-origin allows them");
+        403, "Requests from pages of '" + Shortened(text) + "' are refused; --allow-origin allows them");
   }
   return std::nullopt;
 }

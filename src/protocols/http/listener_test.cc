@@ -197,7 +197,7 @@ TEST_P(Listener, AnswersPipelinedRequestsInOrder) {
   for (int i = 0; i < 50; ++i) {
     const std::string body = "body " + std::to_string(i);
     all += "POST " + std::string(i % 7 == 0 ? "/hold" : "/echo") +
-           " HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+           " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   ASSERT_TRUE(client.Send(all));
   for (int i = 0; i < 50; ++i) {
@@ -218,7 +218,7 @@ TEST_P(Listener, ReadsBodiesToTheirDestinationsHoweverTheyArrive) {
     std::string body(size, ' ');
     for (char& c : body) c = static_cast<char>('a' + random() % 26);
     const std::string request =
-        "POST /split HTTP/1.1\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
+        "POST /split HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
     size_t at = 0;
     while (at < request.size()) {
       const size_t piece = std::min<size_t>(request.size() - at, 1 + random() % (request.size() / 5 + 1));
@@ -246,7 +246,7 @@ TEST_P(Listener, AnswersEarlyAndKeepsTheConnectionForTheNextRequest) {
 TEST_P(Listener, TakesChunkedBodies) {
   TestClient client = Connect();
   std::string expected;
-  std::string request = "POST /split HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string request = "POST /split HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (size_t size : {1u, 2u, 3000u, 70'000u}) {
     char head[32];
     std::snprintf(head, sizeof(head), "%zx;extension=1\r\n", size);
@@ -264,28 +264,31 @@ TEST_P(Listener, TakesChunkedBodies) {
 
 TEST_P(Listener, RefusesTooManyChunksAndBrokenOnes) {
   options_.max_chunks = 10;
-  std::string many = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string many = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 20; ++i) many += "1\r\nx\r\n";
   TestClient client = Connect();
   ASSERT_TRUE(client.Send(many));
   EXPECT_EQ(client.Read()->status, 413);
   EXPECT_TRUE(client.AtEnd());
   TestClient broken = Connect();
-  ASSERT_TRUE(broken.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+  ASSERT_TRUE(broken.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
   EXPECT_EQ(broken.Read()->status, 400);
   // A line without an end does not grow without bound.
   TestClient endless = Connect();
-  endless.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200'000, 'e'));
+  endless.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+               std::string(200'000, 'e'));
   EXPECT_EQ(endless.Read()->status, 400);
 }
 
 TEST_P(Listener, SaysContinueOnlyWhenItWantsTheBody) {
   TestClient client = Connect();
-  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
+  ASSERT_TRUE(
+      client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
   EXPECT_EQ(client.Read()->status, 100);
   ASSERT_TRUE(client.Send("hi"));
   EXPECT_EQ(client.Read()->body, "hi");
-  ASSERT_TRUE(client.Send("POST /refuse HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
+  ASSERT_TRUE(
+      client.Send("POST /refuse HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
   EXPECT_EQ(client.Read()->status, 403);
   EXPECT_TRUE(client.AtEnd());
 }
@@ -300,7 +303,7 @@ TEST_P(Listener, RefusesLargeBodiesWithTheLimit) {
             "{\"error\":\"request size of 1001 bytes exceeds the maximum allowed input size of 1000 bytes. "
             "Use --limit.\"}");
   EXPECT_EQ(client.Request("POST", "/echo", "ok")->status, 200);
-  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+  ASSERT_TRUE(client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
                           std::string(1001, 'x')));
   auto chunked = client.Read();
   EXPECT_EQ(chunked->status, 413);
@@ -333,10 +336,10 @@ TEST_P(Listener, DecodesCompressedBodiesUpToTheLimit) {
 
 TEST_P(Listener, RefusesMalformedRequests) {
   for (std::string_view text :
-       {"GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+       {"GARBAGE\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     TestClient client = Connect();
     ASSERT_TRUE(client.Send(text));
     auto response = client.Read();
@@ -345,13 +348,13 @@ TEST_P(Listener, RefusesMalformedRequests) {
     EXPECT_TRUE(client.AtEnd());
   }
   TestClient coded = Connect();
-  ASSERT_TRUE(coded.Send("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"));
+  ASSERT_TRUE(coded.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"));
   EXPECT_EQ(coded.Read()->status, 501);
   TestClient large = Connect();
-  large.Send("GET / HTTP/1.1\r\nX: " + std::string(40'000, 'x') + "\r\n\r\n");
+  large.Send("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(40'000, 'x') + "\r\n\r\n");
   EXPECT_EQ(large.Read()->status, 431);
   TestClient many = Connect();
-  std::string fields = "GET / HTTP/1.1\r\n";
+  std::string fields = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 300; ++i) fields.append("X").append(std::to_string(i)).append(": y\r\n");
   ASSERT_TRUE(many.Send(fields + "\r\n"));
   EXPECT_EQ(many.Read()->status, 431);
@@ -368,7 +371,7 @@ std::optional<TestResponse> SendPieces(TestClient& client, const std::vector<std
 
 TEST_P(Listener, CountsHeadersAcrossReads) {
   // Each piece ends in the middle of a line; the whole is far beyond each limit, and has no end.
-  std::vector<std::string> many = {"GET / HTTP/1.1\r\nA"};
+  std::vector<std::string> many = {"GET / HTTP/1.1\r\nHost: a\r\nA"};
   for (int i = 0; i < 400; ++i) many.push_back(": b\r\nA");
   TestClient fields = Connect();
   auto response = SendPieces(fields, many);
@@ -377,7 +380,7 @@ TEST_P(Listener, CountsHeadersAcrossReads) {
   EXPECT_EQ(response->body, R"({"error":"more than 256 header fields"})");
   EXPECT_TRUE(fields.AtEnd());
 
-  std::vector<std::string> large = {"GET / HTTP/1.1\r\nA"};
+  std::vector<std::string> large = {"GET / HTTP/1.1\r\nHost: a\r\nA"};
   for (int i = 0; i < 40; ++i) large.push_back(": " + std::string(2000, 'b') + "\r\nA");
   TestClient bytes = Connect();
   response = SendPieces(bytes, large);
@@ -388,15 +391,15 @@ TEST_P(Listener, CountsHeadersAcrossReads) {
   // As much as is allowed, in pieces, on a connection that has had such a request before.
   TestClient good = Connect();
   for (int round = 0; round < 3; ++round) {
-    std::vector<std::string> pieces = {"GET /none HTTP/1.1\r\nA"};
-    for (int i = 0; i < 255; ++i) pieces.push_back(": " + std::string(100, 'b') + "\r\nA");
+    std::vector<std::string> pieces = {"GET /none HTTP/1.1\r\nHost: a\r\nA"};
+    for (int i = 0; i < 254; ++i) pieces.push_back(": " + std::string(100, 'b') + "\r\nA");
     pieces.emplace_back(": b\r\n\r\n");
     EXPECT_EQ(SendPieces(good, pieces)->status, 404);
   }
 }
 
 TEST_P(Listener, CountsWhatStandsBesideChunks) {
-  const std::string start = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string start = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   std::vector<std::string> extensions = {start};
   for (int i = 0; i < 40; ++i) extensions.push_back("1;x=" + std::string(2000, 'e') + "\r\na\r\n");
   TestClient extended = Connect();
@@ -470,8 +473,8 @@ TEST_P(Listener, ReadsOnBehindABodyThatWasReadToItsPlace) {
   TestClient client = Connect();
   const std::string body(100'000, 'b');
   std::thread sender([&] {
-    client.Send("POST /hold HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + body +
-                "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\nnext");
+    client.Send("POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + body +
+                "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nnext");
   });
   auto held = service_.Take();
   sender.join();
@@ -587,7 +590,7 @@ TEST_P(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
   held.exchange->EndStream();
   ASSERT_TRUE(client.ReadHead());
   for (int i = 0; i < parts - 1; ++i) ASSERT_EQ(client.ReadChunk(), part);
-  client.Send("POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+  client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
   release.set_value();
   EXPECT_EQ(client.ReadChunk(), part);
   EXPECT_EQ(client.ReadChunk(), "");
@@ -677,8 +680,94 @@ TEST_P(Listener, ClosesWhenTheClientAsksForIt) {
   EXPECT_EQ(old.Read()->body, "old");
   EXPECT_TRUE(old.AtEnd());
   TestClient head = Connect();
-  ASSERT_TRUE(head.Send("HEAD /large/7 HTTP/1.1\r\nConnection: close\r\n\r\n"));
+  ASSERT_TRUE(head.Send("HEAD /large/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
   EXPECT_FALSE(head.Read());  // announces 12 bytes and sends none
+}
+
+TEST_P(Listener, KeepsAnOldClientThatAsksForIt) {
+  TestClient client = Connect();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(client.Send("POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx"));
+    auto response = client.Read();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->body, "x");
+    EXPECT_EQ(response->header("Connection"), "keep-alive");
+  }
+  // An answer without a length lasts until the end of the connection.
+  ASSERT_TRUE(client.Send("POST /hold HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"));
+  auto held = service_.Take();
+  held.exchange->BeginStream({});
+  held.exchange->SendPart("part");
+  held.exchange->EndStream();
+  auto response = client.ReadHead();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->header("Connection"), "close");
+  EXPECT_EQ(response->header("Transfer-Encoding"), "");
+}
+
+TEST_P(Listener, RefusesHeadsThatCanBeReadInTwoWays) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"HTTP/1.1\r\n", "the header 'Host' is expected once, got 0"},
+      {"HTTP/1.1\r\nHost: a\r\nHost: a\r\n", "the header 'Host' is expected once, got 2"},
+      {"HTTP/1.0\r\nHost: a\r\nHost: b\r\n", "the header 'Host' is expected once, got 2"},
+      {"HTTP/1.1\r\nHost: a/b\r\n", "the header 'Host' is expected as NAME or NAME:PORT, got 'a/b'"},
+      {"HTTP/1.1\r\nHost: a b\r\n", "the header 'Host' is expected as NAME or NAME:PORT, got 'a b'"},
+      {"HTTP/1.1\r\nHost: a:b\r\n", "the header 'Host' is expected as NAME or NAME:PORT, got 'a:b'"},
+      {"HTTP/1.1\r\nHost: [::1\r\n", "the header 'Host' is expected as NAME or NAME:PORT, got '[::1'"},
+      {"HTTP/1.1\r\nHost: u@a\r\n", "the header 'Host' is expected as NAME or NAME:PORT, got 'u@a'"},
+      {"HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\nAuthorization: Bearer y\r\n",
+       "the header 'Authorization' is expected once, got 2"},
+      {"HTTP/1.0\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n",
+       "the header 'Transfer-Encoding' is not expected in HTTP/1.0"}};
+  for (const auto& [head, text] : cases) {
+    TestClient client = Connect();
+    ASSERT_TRUE(client.Send("POST /echo " + std::string(head) + "\r\n0\r\n\r\n"));
+    auto response = client.Read();
+    ASSERT_TRUE(response) << head;
+    EXPECT_EQ(response->status, 400) << head;
+    EXPECT_EQ(response->body, "{\"error\":\"" + std::string(text) + "\"}");
+    EXPECT_TRUE(client.AtEnd()) << head;
+  }
+  TestClient good = Connect();
+  for (const std::string_view host :
+       {"", "a", "A.b-c_d:", "a:80", "127.0.0.1:8000", "[::1]", "[::1]:8000", "%41"}) {
+    ASSERT_TRUE(good.Send("GET /none HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n"));
+    EXPECT_EQ(good.Read()->status, 404) << host;
+  }
+}
+
+// They come when the request was taken for what its head says.
+TEST_P(Listener, FieldsBehindABodyAreNotThoseOfTheRequest) {
+  TestClient client = Connect();
+  ASSERT_TRUE(
+      client.Send("POST /hold HTTP/1.1\r\nHost: a\r\nX: front\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  "1\r\nx\r\n0\r\nX: behind\r\nAuthorization: Bearer x\r\n\r\n"));
+  auto held = service_.Take();
+  const HttpHead& head = held.exchange->head();
+  EXPECT_EQ(head.count("X"), 1U);
+  EXPECT_EQ(FindHeader(head, "X"), "front");
+  EXPECT_FALSE(FindHeader(head, "Authorization"));
+  held.exchange->Respond(TextResponse(held.body));
+  EXPECT_EQ(client.Read()->body, "x");
+}
+
+// Some clients send a line end behind a body.
+TEST_P(Listener, SkipsAnEmptyLineBeforeARequest) {
+  TestClient client = Connect();
+  const std::string request = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
+  ASSERT_TRUE(client.Send("\r\n" + request + "\r\n" + request));
+  EXPECT_EQ(client.Read()->body, "x");
+  EXPECT_EQ(client.Read()->body, "x");
+  for (const std::string_view piece : {"\r", "\n"}) {
+    ASSERT_TRUE(client.Send(piece));
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(client.Send(request));
+  EXPECT_EQ(client.Read()->body, "x");
+  TestClient many = Connect();
+  ASSERT_TRUE(many.Send("\r\n\r\n" + request));
+  EXPECT_EQ(many.Read()->status, 400);
+  EXPECT_TRUE(many.AtEnd());
 }
 
 TEST_P(Listener, EndsSilentAndSlowConnections) {
@@ -689,9 +778,9 @@ TEST_P(Listener, EndsSilentAndSlowConnections) {
   ASSERT_TRUE(slow.Send("POST /echo HTTP/1.1\r\nHost"));
   // Lines that end with their segments leave nothing in the buffer, and yet have begun a request.
   TestClient lines = Connect();
-  ASSERT_TRUE(lines.Send("POST /echo HTTP/1.1\r\nA: b\r\n"));
+  ASSERT_TRUE(lines.Send("POST /echo HTTP/1.1\r\nHost: a\r\nA: b\r\n"));
   TestClient body = Connect();
-  ASSERT_TRUE(body.Send("POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
+  ASSERT_TRUE(body.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"));
   // A request that runs has all the time it needs.
   TestClient running = Connect();
   ASSERT_TRUE(running.SendRequest("POST", "/hold", "x"));
@@ -792,7 +881,7 @@ TEST_P(Listener, SurvivesClientsThatAreCutAtRandom) {
           if (random() % 2 == 0) client.Read();
           if (random() % 5 == 0) break;
           if (random() % 5 == 0) {
-            client.Send("POST /hold HTTP/1.1\r\nContent-Length: 100\r\n\r\npart");
+            client.Send("POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\npart");
             break;
           }
         }
@@ -954,7 +1043,8 @@ TEST_P(ListenerWithTls, ReadsOnAfterItsTurn) {
   const std::string record(1000, 'r');
   constexpr size_t kRecords = 1050;  // the turn is 1 MiB
   auto sent = std::async(std::launch::async, [&] {
-    client.Send("POST /echo HTTP/1.1\r\nContent-Length: " + std::to_string(kRecords * 1000) + "\r\n\r\n");
+    client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(kRecords * 1000) +
+                "\r\n\r\n");
     for (size_t i = 0; i < kRecords; ++i) client.Send(record);
   });
   sent.wait_for(1s);  // as much as the socket takes

@@ -1,5 +1,6 @@
 #include "protocols/http/message.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/utf8.h"
@@ -48,6 +49,19 @@ void AppendEscape(std::string& out, unsigned char c) {
   }
 }
 
+// Of a Host field: a name, an address or nothing, and a port.
+bool IsHost(std::string_view text) {
+  constexpr std::string_view kCharacters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=%:";
+  const size_t bracket = text.starts_with('[') ? 1 : 0;  // of an IPv6 address
+  const size_t end = bracket > 0 ? text.find(']') : std::min(text.find(':'), text.size());
+  if (end == text.npos || text.substr(bracket, end - bracket).find_first_not_of(kCharacters) != text.npos) {
+    return false;
+  }
+  const std::string_view port = text.substr(end + bracket);
+  return port.empty() || (port.front() == ':' && port.find_first_not_of("0123456789", 1) == port.npos);
+}
+
 int HexValue(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -56,6 +70,25 @@ int HexValue(char c) {
 }
 
 }  // namespace
+
+std::string HeadFault(const HttpHead& head) {
+  using boost::beast::http::field;
+  const auto often = [&](std::string_view name, size_t count) {
+    return "the header '" + std::string(name) + "' is expected once, got " + std::to_string(count);
+  };
+  const size_t hosts = head.count(field::host);
+  if (hosts > 1 || (hosts == 0 && head.version() >= 11)) return often("Host", hosts);
+  const std::string_view host = ToStd(head[field::host]);
+  if (!IsHost(host))
+    return "the header 'Host' is expected as NAME or NAME:PORT, got '" + Shortened(host) + "'";
+  if (const size_t senders = head.count(field::authorization); senders > 1) {
+    return often("Authorization", senders);
+  }
+  if (head.version() < 11 && head.count(field::transfer_encoding) > 0) {
+    return "the header 'Transfer-Encoding' is not expected in HTTP/1.0";
+  }
+  return "";
+}
 
 std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name) {
   auto field = head.find(boost::core::string_view(name.data(), name.size()));

@@ -19,7 +19,7 @@ void AppendNumber(std::string& out, size_t number) {
 }  // namespace
 
 void AppendResponseHead(std::string& out, const HttpResponse& response, std::string_view length_field,
-                        bool close) {
+                        std::string_view connection) {
   out += "HTTP/1.1 ";
   AppendNumber(out, response.status);
   out += ' ';
@@ -38,18 +38,21 @@ void AppendResponseHead(std::string& out, const HttpResponse& response, std::str
     out += "\r\n";
     out += length_field;
   }
-  if (close) out += "\r\nConnection: close";
+  if (!connection.empty()) {
+    out += "\r\nConnection: ";
+    out += connection;
+  }
   out += "\r\n\r\n";
 }
 
-void Outgoing::Set(HttpResponse response, bool close, bool omit_body) {
+void Outgoing::Set(HttpResponse response, std::string_view connection, bool omit_body) {
   head_.clear();
   std::string length;
   if (response.status != 204 && response.status != 304) {
     length = "Content-Length: ";
     AppendNumber(length, response.size());
   }
-  AppendResponseHead(head_, response, length, close);
+  AppendResponseHead(head_, response, length, connection);
   if (!omit_body) {
     body_ = std::move(response.body);
     tail_ = std::move(response.tail);

@@ -12,14 +12,14 @@ namespace braid {
 // Appends status line and headers of a response, up to and with the empty line. `length_field` says how long
 // the body is, as a whole header line without its end; empty: until the connection ends.
 void AppendResponseHead(std::string& out, const HttpResponse& response, std::string_view length_field,
-                        bool close);
+                        std::string_view connection);
 
 // Reused for all responses of a connection. One thread at a time.
 class Outgoing {
  public:
-  // Takes a response. `close` announces that the connection ends after it; `omit_body` leaves the body out
+  // Takes a response. `connection`: its field of that name, if it is not empty; `omit_body` leaves the body out
   // (HEAD).
-  void Set(HttpResponse response, bool close, bool omit_body);
+  void Set(HttpResponse response, std::string_view connection, bool omit_body);
 
   enum class Progress : unsigned char { kDone, kBlocked, kFailed };
   // Writes as much as the socket takes at once, gathered from where it lies. Never raises SIGPIPE.

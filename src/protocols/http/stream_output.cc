@@ -22,7 +22,7 @@ iovec Piece(std::string_view text) { return {const_cast<char*>(text.data()), tex
 void StreamOutput::Begin(const HttpResponse& head, bool chunked, bool close) {
   MutexLock lock(mutex_);
   head_.clear();
-  AppendResponseHead(head_, head, chunked ? "Transfer-Encoding: chunked" : "", close);
+  AppendResponseHead(head_, head, chunked ? "Transfer-Encoding: chunked" : "", close ? "close" : "");
   chunked_ = chunked;
   failed_ = false;
   FreeText(waiting_);

@@ -173,6 +173,14 @@ struct Http2Session::Callbacks {
     return submitted == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
+  // nghttp2 has refused what was submitted, such as a head of more than 64 KiB. The client would wait for it.
+  static int OnNotSent(nghttp2_session* session, const nghttp2_frame* frame, int, void*) {
+    const int32_t id = frame->hd.stream_id;
+    if (frame->hd.type != NGHTTP2_HEADERS || RequestOf(session, id) == nullptr) return 0;
+    const int submitted = nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_INTERNAL_ERROR);
+    return submitted == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+
   static int OnData(nghttp2_session* session, uint8_t, int32_t id, const uint8_t* bytes, size_t size,
                     void* self) {
     Request* request = RequestOf(session, id);
@@ -247,6 +255,7 @@ struct Http2Session::Callbacks {
     nghttp2_session_callbacks_set_on_header_callback(made, OnHeader);
     nghttp2_session_callbacks_set_on_frame_recv_callback(made, OnFrame);
     nghttp2_session_callbacks_set_on_frame_send_callback(made, OnSent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(made, OnNotSent);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, OnData);
     nghttp2_session_callbacks_set_on_stream_close_callback(made, OnClose);
     nghttp2_session_callbacks_set_send_data_callback(made, SendData);

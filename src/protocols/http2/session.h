@@ -5,7 +5,7 @@
 // nghttp2 does the protocol: frames, HPACK, states, flow control (but see IdleResetFilter). What a client may
 // do is limited here: streams at a time, bytes and fields of a head (over all frames of it), resets, and what
 // it may have us answer by itself (settings, pings). A client that goes beyond the last two is sent away with
-// GOAWAY.
+// GOAWAY. A head or trailers that nghttp2 does not send, as they are larger than 64 KiB, reset their stream with INTERNAL_ERROR.
 //
 // One thread at a time. The owner's functions are called within Receive() and Stage(), and may call the
 // session.

@@ -104,6 +104,7 @@ struct Stream : Http2Stream {
   }
   void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override {
     fields.push_back({"grpc-status", "7"});
+    if (!message.empty()) fields.push_back({"grpc-message", message});
   }
 
   Http2Head head;
@@ -113,6 +114,7 @@ struct Stream : Http2Stream {
   int closed = 0;  // 1: at its end, 2: cut
   std::string answer;
   bool finished = false;
+  std::string message;  // among the trailers
 };
 
 class Http2SessionTest : public ::testing::Test, protected Http2Session::Owner {
@@ -233,6 +235,42 @@ TEST_F(Http2SessionTest, RefusesByAHeadAloneAndStopsTheBody) {
   EXPECT_EQ(client.answers[id].fields["grpc-status"], "12");
   EXPECT_TRUE(client.answers[id].closed);
   EXPECT_EQ(client.answers[id].error, NGHTTP2_NO_ERROR);
+}
+
+// nghttp2 sends no head of more than 64 KiB: the client would wait for it, and the stream would stay.
+TEST_F(Http2SessionTest, AStreamWhoseTrailersCannotBeSentIsReset) {
+  const int32_t id = client.Request({}, "q");
+  const int32_t other = client.Request({}, "q");
+  Talk();
+  for (const int32_t stream : {id, other}) {
+    streams[stream]->answer = "answer";
+    streams[stream]->finished = true;
+    if (stream == id) streams[stream]->message.assign(70'000, 'x');
+    Respond(stream);
+  }
+  Talk();
+  EXPECT_TRUE(client.answers[id].closed);
+  EXPECT_EQ(client.answers[id].error, NGHTTP2_INTERNAL_ERROR);
+  EXPECT_EQ(streams[id]->closed, 2);
+  EXPECT_EQ(client.answers[other].fields["grpc-status"], "7");
+  EXPECT_EQ(streams[other]->closed, 1);
+  EXPECT_FALSE(client.goaway);
+}
+
+TEST_F(Http2SessionTest, AStreamWhoseHeadCannotBeSentIsReset) {
+  const int32_t body = client.Request({}, "q");
+  const int32_t at_once = client.Request({}, "q", true);
+  Talk();
+  const std::string large(70'000, 'x');
+  const Http2Field fields[] = {{":status", "200"}, {"x", large}};
+  session.Respond(body, fields);
+  session.RespondAtOnce(at_once, fields);
+  Talk();
+  for (const int32_t id : {body, at_once}) {
+    EXPECT_EQ(client.answers[id].error, NGHTTP2_INTERNAL_ERROR);
+    EXPECT_EQ(streams[id]->closed, 2);
+  }
+  EXPECT_FALSE(session.has_streams());
 }
 
 TEST_F(Http2SessionTest, GivesTheWindowBackOnlyForWhatIsConsumed) {

@@ -1,9 +1,12 @@
 #include "protocols/inference/client_regions.h"
 
+#include "base/utf8.h"
+
 namespace braid {
 
 Result<RegionPart> ClientRegions::Find(const RegionWish& wish, std::string_view tensor) const {
-  if (memory_ == nullptr) return NotFoundError("Unable to find shared memory region: '" + *wish.region + "'");
+  if (memory_ == nullptr)
+    return NotFoundError("Unable to find shared memory region: '" + Shortened(*wish.region) + "'");
   // Before the name is looked up, so that names of regions cannot be found out either.
   BRAID_RETURN_IF_ERROR(permit_->CheckAlso(Api::kSharedMemory, model_));
   return memory_->Find(wish, tensor);

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/guarded_copy.h"
+#include "base/utf8.h"
 #include "protocols/inference/cuda_region.h"
 
 namespace braid {
@@ -21,7 +22,7 @@ namespace {
 std::string Quoted(std::string_view name) {
   std::string text;
   text.reserve(name.size() + 2);
-  text.append("'").append(name).append("'");
+  text.append("'").append(Shortened(name)).append("'");
   return text;
 }
 

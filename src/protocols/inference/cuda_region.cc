@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "base/utf8.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -35,7 +36,7 @@ class AsideSink final : public ResponseSink {
 
 Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, std::string_view raw_handle,
                                                              ClientGpus& gpus, ElasticThreads& copies) {
-  const std::string who = "failed to register CUDA shared memory region: '" + info.name + "'";
+  const std::string who = "failed to register CUDA shared memory region: '" + Shortened(info.name) + "'";
   CudaIpcHandle handle{};
   if (raw_handle.size() != handle.bytes.size()) {
     return InvalidArgumentError(who + ": 'raw_handle' has " + std::to_string(raw_handle.size()) +

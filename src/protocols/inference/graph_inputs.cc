@@ -1,5 +1,6 @@
 #include "protocols/inference/graph_inputs.h"
 
+#include "base/utf8.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -7,7 +8,7 @@ namespace braid {
 Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor) {
   if (name.empty()) {
     return FaultError(Fault::kInvalidPrecision,
-                      std::string("There is no datatype; input name: ").append(input));
+                      std::string("There is no datatype; input name: ").append(Shortened(input)));
   }
   if (tensor.type == DataType::kInvalid) {
     tensor.type = DataType::kCustom;
@@ -20,7 +21,7 @@ Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std:
   return FaultError(Fault::kInvalidValueCount,
                     ("Expected: " + std::to_string(expected_bytes) +
                      " values; Actual: " + std::to_string(actual_bytes) + " values; input name: ")
-                        .append(input));
+                        .append(Shortened(input)));
 }
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 #include <boost/container/small_vector.hpp>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace braid {
 namespace {
@@ -46,7 +47,7 @@ Status SyntaxError(simdjson::error_code code, std::string_view text) {
 }
 
 Status KindError(std::string_view name, std::string_view kind) {
-  return InternalError("Unable to parse '" + std::string(name) + "': attempt to access JSON non-" +
+  return InternalError("Unable to parse '" + Shortened(name) + "': attempt to access JSON non-" +
                        std::string(kind) + " as " + std::string(kind));
 }
 
@@ -97,7 +98,7 @@ Result<simdjson::dom::array> JsonArray(std::string_view name, element element, s
   simdjson::dom::array value;
   if (element.get_array().get(value)) return KindError(name, "array");
   if (value.size() > limit) {
-    return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+    return InvalidArgumentError("'" + Shortened(name) + "' has more than " + std::to_string(limit) +
                                 " elements");
   }
   return value;
@@ -109,14 +110,14 @@ Result<simdjson::dom::object> JsonObject(std::string_view name, element element,
   boost::container::small_vector<std::string_view, 16> keys;
   for (auto field : value) {
     if (keys.size() == limit) {
-      return InvalidArgumentError("'" + std::string(name) + "' has more than " + std::to_string(limit) +
+      return InvalidArgumentError("'" + Shortened(name) + "' has more than " + std::to_string(limit) +
                                   " keys");
     }
     keys.push_back(field.key);
   }
   std::sort(keys.begin(), keys.end());
   if (auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-    return InvalidArgumentError("'" + std::string(name) + "' has the key '" + std::string(*twice) +
+    return InvalidArgumentError("'" + Shortened(name) + "' has the key '" + Shortened(*twice) +
                                 "' more than once");
   }
   return value;
@@ -136,7 +137,7 @@ Result<ParameterValue> JsonParameter(std::string_view name, element element) {
     case element_type::STRING:
       return ParameterValue(std::string(element.get_string().value_unsafe()));
     default:
-      return InvalidArgumentError("parameter '" + std::string(name) +
+      return InvalidArgumentError("parameter '" + Shortened(name) +
                                   "' has invalid type. It should be either 'int', 'bool', or 'string'.");
   }
 }

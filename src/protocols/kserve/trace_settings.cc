@@ -1,6 +1,7 @@
 #include "protocols/kserve/trace_settings.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "protocols/json/json.h"
 
 namespace braid {
@@ -59,7 +60,7 @@ Result<TraceChanges> ReadTraceChanges(std::string_view body) {
     for (simdjson::dom::element element : list) {
       BRAID_ASSIGN_OR_RETURN(std::string value, Value(element));
       if (values->size() >= kMaxValues) {
-        return InvalidArgumentError("too many values for '" + std::string(field.key) + "'");
+        return InvalidArgumentError("too many values for '" + Shortened(field.key) + "'");
       }
       values->push_back(std::move(value));
     }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "protocols/metrics/sequence_metrics.h"
 #include "serving/latency.h"
 
@@ -297,8 +298,19 @@ MetricType TypeOf(MetricKind kind) {
   return MetricType::Untyped;
 }
 
+// A description as a line of HELP has it. prometheus-cpp escapes the values of labels alone: with a line end a description could go on as
+// samples of others.
+std::string HelpText(const std::string& description) {
+  std::string text;
+  for (const char c : ToUtf8(description)) {
+    if (c == '\\' || c == '\n') text += '\\';
+    text += c == '\n' ? 'n' : c;
+  }
+  return text;
+}
+
 MetricFamily UserFamily(const CustomFamilySnapshot& snapshot) {
-  MetricFamily family = Family(snapshot.name, snapshot.description, TypeOf(snapshot.kind));
+  MetricFamily family = Family(snapshot.name, HelpText(snapshot.description), TypeOf(snapshot.kind));
   for (const CustomSeriesSnapshot& series : snapshot.series) {
     ClientMetric& metric = family.metric.emplace_back();
     for (const auto& [name, value] : series.labels) metric.label.push_back({name, value});

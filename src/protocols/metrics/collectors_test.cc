@@ -174,6 +174,20 @@ TEST(ModelMetrics, WriteLargeCountsInFull) {
   EXPECT_NE(Text(ModelMetrics(catalog)).find("} 123456789012345\n"), std::string::npos);
 }
 
+// Neither a description nor a label can go on as samples.
+TEST(UserMetrics, HostileTextsStayInTheirPlaces) {
+  CustomMetrics metrics;
+  auto session = metrics.Open();
+  const uint64_t family =
+      session->CreateFamily("f", "a\nforged{x=\"y\"} 7\r\\n\xff<script>${}%00\x1b", MetricKind::kGauge)
+          .value();
+  ASSERT_TRUE(session->CreateMetric(family, {{"a", "\"} 7\nforged 7\r\\<script>\x1b"}}, std::nullopt).ok());
+  EXPECT_EQ(Text(UserMetrics(metrics)),
+            "# HELP f a\\nforged{x=\"y\"} 7\r\\\\n\xef\xbf\xbd<script>${}%00\x1b\n"
+            "# TYPE f gauge\n"
+            "f{a=\"\\\"} 7\\nforged 7\r\\\\<script>\x1b\"} 0\n");
+}
+
 TEST(UserMetrics, AreWrittenToTheLetter) {
   CustomMetrics metrics;
   auto session = metrics.Open();

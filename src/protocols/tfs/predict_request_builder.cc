@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/input_memory.h"
 #include "protocols/inference/sequence_naming.h"
@@ -61,18 +62,19 @@ class Builder {
     const TensorSpec* spec = info_.FindInput(tensor.name);
     if (tensor.type == DataType::kInvalid) {
       if (spec != nullptr) return OvmsPrecisionError(*spec, DtypeName(input.dtype), request_.protocol());
-      return InvalidArgumentError("input '" + tensor.name + "' has the type " + DtypeName(input.dtype) +
-                                  ", which is not supported");
+      return InvalidArgumentError("input '" + Shortened(tensor.name) + "' has the type " +
+                                  DtypeName(input.dtype) + ", which is not supported");
     }
     if (input.unknown_rank) {
-      return FaultError(Fault::kInvalidShape, "The rank must be known; input name: " + tensor.name);
+      return FaultError(Fault::kInvalidShape,
+                        "The rank must be known; input name: " + Shortened(tensor.name));
     }
     InputSource source;
     const bool strings = tensor.type == DataType::kBytes;
     if (input.content.size > 0) {
       if (strings) {
         return FaultError(Fault::kInvalidStringInput,
-                          "Strings are taken from string_val; input name: " + tensor.name);
+                          "Strings are taken from string_val; input name: " + Shortened(tensor.name));
       }
       source.size = input.content.size;
       return source;
@@ -83,7 +85,7 @@ class Builder {
     const bool images = strings && spec != nullptr && TakesEncodedImages(*spec, info_.kind);
     if (images) {
       if (given == 0 || input.has_empty_string) {
-        return FaultError(Fault::kStringValEmpty, "input name: " + tensor.name);
+        return FaultError(Fault::kStringValEmpty, "input name: " + Shortened(tensor.name));
       }
       // One image may come as a scalar.
       if (tensor.shape.empty()) tensor.shape.push_back(static_cast<int64_t>(given));
@@ -94,9 +96,9 @@ class Builder {
     if (given != 1 || images) return OvmsValueCountError(*wanted, given, tensor.name);
     source.times = static_cast<uint64_t>(*wanted);
     if (source.times > (kMaxFilledBytes - filled_) / std::max<size_t>(source.size, 1)) {
-      return FaultError(Fault::kInvalidValueCount, "One value fills at most " +
-                                                       std::to_string(kMaxFilledBytes) +
-                                                       " bytes of a request; input name: " + tensor.name);
+      return FaultError(Fault::kInvalidValueCount,
+                        "One value fills at most " + std::to_string(kMaxFilledBytes) +
+                            " bytes of a request; input name: " + Shortened(tensor.name));
     }
     filled_ += source.times * source.size;
     return source;
@@ -164,7 +166,8 @@ Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> na
   for (std::string& name : names) {
     const bool sequence = info.stateful && name == kSequenceIdInput;
     if (!sequence && info.FindOutput(name) == nullptr) {
-      return InvalidArgumentError("unexpected inference output '" + name + "' for model '" + info.name + "'");
+      return InvalidArgumentError("unexpected inference output '" + Shortened(name) + "' for model '" +
+                                  info.name + "'");
     }
     auto& outputs = request.requested_outputs;
     if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) outputs.push_back(std::move(name));

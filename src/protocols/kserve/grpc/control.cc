@@ -119,7 +119,7 @@ void GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& reques
                               Done<grpc::health::v1::HealthCheckResponse> done) {
   using Response = grpc::health::v1::HealthCheckResponse;
   if (!request.service().empty() && request.service() != "inference.GRPCInferenceService") {
-    done(NotFoundError("unknown service '" + request.service() + "'"));
+    done(NotFoundError("unknown service '" + Shortened(request.service()) + "'"));
     return;
   }
   CheckServerReady(context_, [done = std::move(done)](bool ready) {
@@ -226,10 +226,10 @@ Status GrpcControl::LogSettings(const inference::LogSettingsRequest& request,
       } else if (value.string_param() == "ISO8601") {
         format = LogFormat::kIso8601;
       } else {
-        return UnavailableError("invalid argument for --log_format, got: " + value.string_param());
+        return UnavailableError("invalid argument for --log_format, got: " + Shortened(value.string_param()));
       }
     } else {
-      return InvalidArgumentError("unknown log setting '" + key + "'");
+      return InvalidArgumentError("unknown log setting '" + Shortened(key) + "'");
     }
   }
   if (info) log.set_enabled(LogLevel::kInfo, *info);
@@ -262,7 +262,7 @@ Status GrpcControl::RepositoryModelLoad(const Permit& permit,
     } else if (key.starts_with("file:") && choice == inference::ModelRepositoryParameter::kBytesParam) {
       load.files.emplace(key.substr(5), value.bytes_param());
     } else {
-      return InvalidArgumentError("Unrecognized load parameter '" + key + "' with type '" +
+      return InvalidArgumentError("Unrecognized load parameter '" + Shortened(key) + "' with type '" +
                                   std::string(ParameterTypeName(value)) + "'");
     }
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/inference/input_memory.h"
@@ -21,12 +22,12 @@ constexpr std::string_view kEmptyFinalResponse = "triton_enable_empty_final_resp
 constexpr std::string_view kReservedPrefix = "triton_";
 
 Status WrongType(std::string_view key, std::string_view expected) {
-  return InvalidArgumentError("invalid value type for '" + std::string(key) + "' parameter, expected " +
+  return InvalidArgumentError("invalid value type for '" + Shortened(key) + "' parameter, expected " +
                               std::string(expected) + ".");
 }
 
 Status Negative(std::string_view key) {
-  return InvalidArgumentError("invalid value for '" + std::string(key) + "' parameter, expected value >= 0.");
+  return InvalidArgumentError("invalid value for '" + Shortened(key) + "' parameter, expected value >= 0.");
 }
 
 Status ReadBool(std::string_view key, const WireParameter& value, bool& to) {
@@ -173,7 +174,7 @@ class InputBuilder {
     if (info_.kind == ServableKind::kGraph) {
       BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
     } else if (tensor.type == DataType::kInvalid) {
-      return InvalidArgumentError("invalid datatype for input " + input.name);
+      return InvalidArgumentError("invalid datatype for input " + Shortened(input.name));
     }
     BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
     if (wish.region) {
@@ -190,8 +191,8 @@ class InputBuilder {
     }
     if (input.contents.present()) return FindContents(input, tensor.type, source);
     if (!rules_.data_may_be_missing) {
-      return InvalidArgumentError("unable to find data for input tensor '" + input.name + "' for model '" +
-                                  parsed_.model_name + "' in request.");
+      return InvalidArgumentError("unable to find data for input tensor '" + Shortened(input.name) +
+                                  "' for model '" + parsed_.model_name + "' in request.");
     }
     memory_.Add(0);
     return OkStatus();
@@ -202,10 +203,10 @@ class InputBuilder {
     for (int i = 1; i <= kContentsFieldCount; ++i) {
       const auto field = static_cast<ContentsField>(i);
       if (input.contents.count(field) > 0 && expected != field) {
-        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" + input.name +
-                                    "' for model '" + parsed_.model_name + "' of type '" +
-                                    std::string(WireName(WidestType(field))) + "', expected datatype '" +
-                                    input.datatype + "'");
+        return InvalidArgumentError("unexpected explicit tensor data for input tensor '" +
+                                    Shortened(input.name) + "' for model '" + parsed_.model_name +
+                                    "' of type '" + std::string(WireName(WidestType(field))) +
+                                    "', expected datatype '" + Shortened(input.datatype) + "'");
       }
     }
     source.contents = &input.contents;
@@ -217,7 +218,8 @@ class InputBuilder {
 
   Status NoContents(std::string_view when, const ParsedInput& input) const {
     return InvalidArgumentError("contents field must not be specified when using " + std::string(when) +
-                                " for '" + input.name + "' for model '" + parsed_.model_name + "'");
+                                " for '" + Shortened(input.name) + "' for model '" + parsed_.model_name +
+                                "'");
   }
 
   const WireSegments segments_;
@@ -265,7 +267,7 @@ Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rul
   if (digits && error == std::errc() && end == text.data() + text.size()) return version;
   return rules.Word(
       Fault::kModelVersionInvalidFormat,
-      InvalidArgumentError("failed to get model version from specified version string '" + std::string(text) +
+      InvalidArgumentError("failed to get model version from specified version string '" + Shortened(text) +
                            "' (details: not a number), version should be an integral value > 0"));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/utf8.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/kserve/grpc/request_ovms.h"
 #include "serving/faults.h"
@@ -11,7 +12,7 @@ namespace braid {
 namespace {
 
 std::string OfInput(std::string_view text, std::string_view input) {
-  return std::string(text).append("; input name: ").append(input);
+  return std::string(text).append("; input name: ").append(Shortened(input));
 }
 
 // Of an input whose contents are typed, if there are any.
@@ -24,14 +25,16 @@ Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
   }
   const std::optional<ContentsField> field = ContentsFieldFor(type);
   if (!field) {
-    return FaultError(Fault::kNotImplemented,
-                      OfInput(input.datatype + " is taken from raw_input_contents only", input.name));
+    return FaultError(
+        Fault::kNotImplemented,
+        OfInput(Shortened(input.datatype) + " is taken from raw_input_contents only", input.name));
   }
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == *field || input.contents.count(other) == 0) continue;
-    return FaultError(Fault::kInvalidContentSize,
-                      OfInput("contents have values of another datatype than " + input.datatype, input.name));
+    return FaultError(
+        Fault::kInvalidContentSize,
+        OfInput("contents have values of another datatype than " + Shortened(input.datatype), input.name));
   }
   // How many strings there are says nothing of a tensor whose type is one of bytes.
   if (type == DataType::kBytes) return OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "serving/faults.h"
 #include "serving/request_check_ovms.h"
 
@@ -20,7 +21,8 @@ Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
     const auto other = static_cast<ContentsField>(i);
     if (other == field || input.contents.count(other) == 0) continue;
     return FaultError(Fault::kInvalidContentSize, "contents have values of another datatype than " +
-                                                      input.datatype + "; input name: " + input.name);
+                                                      Shortened(input.datatype) +
+                                                      "; input name: " + Shortened(input.name));
   }
   return OkStatus();
 }
@@ -34,8 +36,8 @@ Status UnknownDatatype(const ServableInfo& info, const ParsedRequest& parsed, co
     }
   }
   const TensorSpec* spec = info.FindInput(unknown.name);
-  if (spec != nullptr) return OvmsPrecisionError(*spec, unknown.datatype, ApiProtocol::kKServe);
-  return FaultError(Fault::kInvalidUnexpectedInput, unknown.name + " is unexpected");
+  if (spec != nullptr) return OvmsPrecisionError(*spec, Shortened(unknown.datatype), ApiProtocol::kKServe);
+  return FaultError(Fault::kInvalidUnexpectedInput, Shortened(unknown.name) + " is unexpected");
 }
 
 Status CheckContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request) {
@@ -77,7 +79,7 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
     return FaultError(Fault::kInvalidMessageStructure,
                       "Passing buffers both in InferInputTensor contents and in raw_input_contents is not "
                       "allowed. Detected buffer in InferInputTensor contents for input: " +
-                          input.name);
+                          Shortened(input.name));
   }
   return OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/request_ovms.h"
@@ -42,7 +43,7 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
   BRAID_ASSIGN_OR_RETURN(const RegionPart part, regions.Find(wish, input.name));
   if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
   if (part.region->copies() != nullptr)
-    return UnsupportedError("input '" + input.name +
+    return UnsupportedError("input '" + Shortened(input.name) +
                             "', which names the sequence, cannot lie in CUDA shared memory");
   uint64_t value = 0;
   Buffer to(reinterpret_cast<std::byte*>(&value), size, nullptr);  // on no device, so nothing comes later

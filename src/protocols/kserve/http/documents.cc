@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "protocols/json/json.h"
 
 namespace braid {
@@ -179,7 +180,7 @@ Result<LoadRequest> ReadLoadRequest(std::string model_name, std::string_view bod
       BRAID_ASSIGN_OR_RETURN(std::string_view text, JsonString(field.key, field.value));
       auto contents = DecodeBase64(text);
       if (!contents)
-        return InvalidArgumentError("parameter '" + std::string(field.key) + "' is not valid base64");
+        return InvalidArgumentError("parameter '" + Shortened(field.key) + "' is not valid base64");
       request.files.emplace(field.key.substr(kFile.size()), std::move(*contents));
     } else {
       return InternalError("unexpected error on creating Triton parameter");
@@ -222,13 +223,13 @@ Status ChangeLogging(std::string_view body, Logger& log) {
       std::string_view name;
       if (field.value.get_string().get(name)) return KindError("string");
       if (name != "default" && name != "ISO8601") {
-        return UnavailableError("invalid argument for --log_format, got: " + std::string(name));
+        return UnavailableError("invalid argument for --log_format, got: " + Shortened(name));
       }
       format = name == "default" ? LogFormat::kDefault : LogFormat::kIso8601;
     } else if (field.key == "log_file") {
       return UnsupportedError("log file location can not be updated through network protocol");
     } else {
-      return InvalidArgumentError("unknown log setting '" + std::string(field.key) + "'");
+      return InvalidArgumentError("unknown log setting '" + Shortened(field.key) + "'");
     }
   }
   for (LogLevel level : {LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {

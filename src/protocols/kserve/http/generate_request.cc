@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/sequence_naming.h"
 #include "protocols/json/json.h"
@@ -148,7 +149,7 @@ class GenerateReader {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
     if (twice == names.end()) return OkStatus();
-    return InvalidArgumentError("parameter '" + std::string(*twice) + "' already exists in request");
+    return InvalidArgumentError("parameter '" + Shortened(*twice) + "' already exists in request");
   }
 
   Status ReadInput(const TensorSpec& spec, element value) {

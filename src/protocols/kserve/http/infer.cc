@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/request_headers.h"
 
@@ -19,7 +20,7 @@ Status Compress(ContentCoding coding, HttpResponse& response) {
 
 Status RangeError(uint64_t size, std::string_view text) {
   return InvalidArgumentError("inference header size should be in range (0, " + std::to_string(size) +
-                              "), got: " + std::string(text));
+                              "), got: " + Shortened(text));
 }
 
 }  // namespace

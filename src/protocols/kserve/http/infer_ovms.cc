@@ -1,5 +1,6 @@
 #include "protocols/kserve/http/infer_ovms.h"
 
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/json/json.h"
@@ -12,11 +13,12 @@ Result<std::optional<uint64_t>> ImpliedBinarySize(const Tensor& tensor, size_t l
   if (left == 0) return std::optional<uint64_t>();
   if (ElementSize(tensor.type) == 0) {
     if (only_input && ElementCount(tensor.shape) == 1) return std::optional<uint64_t>(left);
-    return FaultError(Fault::kRestBinaryDataSizeInvalid,
-                      std::string(TypeName(tensor)) + " of this shape need one; input name: " + tensor.name);
+    return FaultError(
+        Fault::kRestBinaryDataSizeInvalid,
+        std::string(TypeName(tensor)) + " of this shape need one; input name: " + Shortened(tensor.name));
   }
   const auto size = ByteSize(tensor.type, tensor.shape);
-  if (!size) return FaultError(Fault::kRestBinaryBufferExceeded, "input name: " + tensor.name);
+  if (!size) return FaultError(Fault::kRestBinaryBufferExceeded, "input name: " + Shortened(tensor.name));
   return std::optional<uint64_t>(*size);
 }
 
@@ -40,7 +42,7 @@ Status ReadGraphParameter(std::string_view name, simdjson::dom::element value, P
   if (name == "triton_enable_empty_final_response") return OkStatus();
   BRAID_ASSIGN_OR_RETURN(ParameterValue parameter, JsonParameter(name, value));
   if (std::holds_alternative<double>(parameter) || std::holds_alternative<uint64_t>(parameter)) {
-    return InvalidArgumentError("parameter '" + std::string(name) +
+    return InvalidArgumentError("parameter '" + Shortened(name) +
                                 "' should be a string, a boolean or an integer of 64 bits");
   }
   parameters.emplace_back(name, std::move(parameter));

@@ -3,6 +3,7 @@
 #include <boost/container/small_vector.hpp>
 #include <limits>
 
+#include "base/utf8.h"
 #include "protocols/inference/dialect.h"
 #include "protocols/inference/graph_inputs.h"
 #include "protocols/inference/input_memory.h"
@@ -155,10 +156,11 @@ class RequestReader {
     for (size_t i = 0; i < plans_.size(); ++i) {
       if (plans_[i].source == PlannedInput::Source::kRegion || memory_.bytes(i) <= target_.max_input_bytes)
         continue;
-      return InvalidArgumentError(
-          "byte size " + std::to_string(memory_.bytes(i)) + " of input '" + out_.request.inputs[i].name +
-          "' exceeds the maximum allowed input size of " + std::to_string(target_.max_input_bytes) +
-          " bytes. Use --http-max-input-size to increase the limit.");
+      return InvalidArgumentError("byte size " + std::to_string(memory_.bytes(i)) + " of input '" +
+                                  Shortened(out_.request.inputs[i].name) +
+                                  "' exceeds the maximum allowed input size of " +
+                                  std::to_string(target_.max_input_bytes) +
+                                  " bytes. Use --http-max-input-size to increase the limit.");
     }
     return OkStatus();
   }
@@ -218,7 +220,7 @@ class RequestReader {
       BRAID_RETURN_IF_ERROR(SetGraphType(*datatype, tensor.name, tensor));
     } else if (tensor.type == DataType::kInvalid) {
       return rules_.WithDetails(Fault::kRestUnsupportedPrecision,
-                                InvalidArgumentError("invalid datatype for input " + tensor.name));
+                                InvalidArgumentError("invalid datatype for input " + Shortened(tensor.name)));
     }
     plan.has_data = has_data;
 
@@ -285,7 +287,7 @@ class RequestReader {
   }
 
   static Status Overflow(const std::string& input, const std::string& what) {
-    return InvalidArgumentError("byte size overflow for input '" + input + "': " + what);
+    return InvalidArgumentError("byte size overflow for input '" + Shortened(input) + "': " + what);
   }
   static std::string ExceedsCount(const std::string& what) {
     return what + " causes total element count to exceed maximum size of " +
@@ -300,12 +302,13 @@ class RequestReader {
           "binary data format");
     }
     if (size > binary_left_) {
-      return rules_.Choose(InvalidArgumentError("unexpected size for input '" + name + "', expecting " +
-                                                std::to_string(size - binary_left_) +
-                                                " additional bytes for model '" + target_.info.name + "'"),
-                           FaultError(Fault::kRestBinaryBufferExceeded,
-                                      "Expected: " + std::to_string(size) + " bytes; Actual: " +
-                                          std::to_string(binary_left_) + " bytes; input name: " + name));
+      return rules_.Choose(
+          InvalidArgumentError("unexpected size for input '" + Shortened(name) + "', expecting " +
+                               std::to_string(size - binary_left_) + " additional bytes for model '" +
+                               target_.info.name + "'"),
+          FaultError(Fault::kRestBinaryBufferExceeded, "Expected: " + std::to_string(size) +
+                                                           " bytes; Actual: " + std::to_string(binary_left_) +
+                                                           " bytes; input name: " + Shortened(name)));
     }
     binary_left_ -= static_cast<size_t>(size);
     plan.source = PlannedInput::Source::kBinary;
@@ -329,7 +332,8 @@ class RequestReader {
           Fault::kRestUnsupportedPrecision,
           InvalidArgumentError(
               "receiving " + std::string(TypeName(tensor)) +
-              " data via JSON is not supported. Please use the binary data format for input " + tensor.name));
+              " data via JSON is not supported. Please use the binary data format for input " +
+              Shortened(tensor.name)));
     }
     const auto count = ElementCount(tensor.shape);
     if (!count) return Overflow(tensor.name, ExceedsCount("shape " + ShapeToString(tensor.shape)));

@@ -165,8 +165,9 @@ TEST_F(Rest, ChecksTheHeaderOfTheJsonPart) {
   EXPECT_EQ(negative.status, 400);
   EXPECT_EQ(negative.body, Error("inference header size should be in range (0, 2), got: -1"));
   TestClient client = Connect();
-  ASSERT_TRUE(client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" +
-                          BinaryHeader(9) + "\r\n2\r\n{}\r\n0\r\n\r\n"));
+  ASSERT_TRUE(
+      client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n" +
+                  BinaryHeader(9) + "\r\n2\r\n{}\r\n0\r\n\r\n"));
   EXPECT_EQ(client.Read()->body, Error("inference header size should be in range (0, 2), got: 9"));
 }
 
@@ -192,8 +193,9 @@ TEST_F(Rest, TakesChunkedAndCompressedBodies) {
   }
   char chunk[32];
   std::snprintf(chunk, sizeof(chunk), "%zx\r\n", body.size());
-  ASSERT_TRUE(client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" +
-                          BinaryHeader(json.size()) + "\r\n" + chunk + body + "\r\n0\r\n\r\n"));
+  ASSERT_TRUE(
+      client.Send("POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n" +
+                  BinaryHeader(json.size()) + "\r\n" + chunk + body + "\r\n0\r\n\r\n"));
   auto response = client.Read();
   ASSERT_EQ(response->status, 200);
   EXPECT_TRUE(response->body.substr(response->body.size() - values.size() * 4) == BytesOf(values));
@@ -543,14 +545,16 @@ TEST_F(Rest, ShutsDownWhileRequestsRun) {
 TEST_F(Rest, SurvivesRandomRequests) {
   const std::string json = BinaryJson(4);
   const std::string seeds[] = {
-      "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: " + std::to_string(json.size() + 16) + "\r\n" +
-          BinaryHeader(json.size()) + "\r\n" + json + std::string(16, 'f'),
-      "POST /v2/models/echo/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1e\r\n" +
+      "POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+          std::to_string(json.size() + 16) + "\r\n" + BinaryHeader(json.size()) + "\r\n" + json +
+          std::string(16, 'f'),
+      "POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1e\r\n" +
           std::string(kEchoJson.substr(0, 30)) + "\r\n0\r\n\r\n",
-      "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: "
+      "POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: "
       "5\r\n\r\n\x1f\x8b\x08xx",
-      "POST /v2/repository/index HTTP/1.1\r\nContent-Length: 14\r\n\r\n{\"ready\":true}GET /v2 "
-      "HTTP/1.1\r\n\r\n",
+      "POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+      "14\r\n\r\n{\"ready\":true}GET /v2 "
+      "HTTP/1.1\r\nHost: localhost\r\n\r\n",
   };
   std::mt19937 random(3);
   for (int i = 0; i < 800; ++i) {
