@@ -54,6 +54,7 @@ class TritonPythonModel:
 def server(module_repository, module_serve):
     module_repository.add_identity("echo", "INT32", dims=(4,), max_batch_size=8)
     module_repository.add_identity("large", "FP32", dims=(-1,))
+    module_repository.add_identity("a b%", "INT32", dims=(4,))
     module_repository.add(
         "steps",
         STEPS,
@@ -150,6 +151,12 @@ def test_large_tensors_in_shared_memory_and_without(server, protocol):
         assert level["requests"] == level["server"]["requests"] == 20
         assert (level["megabytes_sent_per_s"] * level["seconds"] > 20) == (memory == "none")
     assert server.json("GET", "/v2/systemsharedmemory/status")[1] == []
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_model_may_have_any_name(server, protocol):
+    (level,) = measurements(bench(server, protocol, "-m", "a b%", "--request-count", 3, "--format", "json"))
+    assert level["errors"] == {}
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

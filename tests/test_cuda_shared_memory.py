@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import os
 import pathlib
 import queue
@@ -545,3 +546,33 @@ def test_a_server_that_stops_closes_what_it_has_open(gpus, repository, serve, co
     assert open_memory(gpus, server)
     server.stop()
     assert not open_memory(gpus, server)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_region_needs_the_right_where_it_is_used(repository, serve, connect, user, gpus, tmp_path, protocol):
+    repository.add_identity("identity")
+    (tmp_path / "tokens").write_text("reader r-token\noperator o-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    rules = [
+        {"identities": ["anonymous"], "apis": ["health"]},
+        {"identities": ["reader"], "apis": ["inference"]},
+        {"identities": ["operator"], "apis": ["*"]},
+    ]
+    (tmp_path / "policy").write_text(json.dumps({"rules": rules}))
+    server = serve(
+        repository, f"--token-file={tmp_path / 'tokens'}", f"--policy-file={tmp_path / 'policy'}", env=gpus.env
+    )
+    memory = user.allocate(40)
+    client = connect(protocol, server)
+    operator, reader = ({"authorization": f"Bearer {name}-token"} for name in "or")
+    handle = base64.b64encode(user.handle(memory))
+    client.raw.register_cuda_shared_memory("r", handle, 0, 40, headers=operator)
+    for inputs, outputs in (
+        ([place_input(client, "IN", [10], "FP32", "r", 40)], []),
+        ([client.input("IN", np.zeros(10, np.float32))], [place_output(client, "OUT", "r", 40)]),
+    ):
+        with client.fails("PERMISSION_DENIED", "'reader' may not use the API 'shared-memory' of model 'identity'"):
+            client.infer("identity", inputs, outputs=outputs or None, headers=reader)
+        client.infer("identity", inputs, outputs=outputs or None, headers=operator)
+    client.raw.unregister_cuda_shared_memory(headers=operator)
+    wait_until(lambda: not open_memory(gpus, server), 20.0, "the server to close all handles")
