@@ -15,7 +15,11 @@ import tempfile
 import threading
 
 import harness
+import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
+from harness.graphs import config as graphs_config
+from harness.graphs import single, tensor
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY, Server, alive, children
@@ -177,7 +181,7 @@ HOSTILE = per_request(
         "abstract": lambda: connect(chr(0) + asked["name"]),
         "tcp": lambda: connect(("127.0.0.1", asked["port"]), socket.AF_INET),
         "read": lambda: read(asked["path"]).decode(),
-        "write": lambda: open(asked["path"], "w").write("x"),
+        "write": lambda: open(asked["path"], "wb", 0).write(asked.get("text", "x").encode()),
         "list": lambda: sorted(os.listdir(asked["path"])),
         "variables": lambda: dict(os.environ),
         "user": lambda: [os.getuid(), os.getgid(), os.getgroups()],
@@ -346,6 +350,9 @@ def test_a_server_that_is_not_root_is_out_of_reach_too(repository):
             for pid in (server.process.pid, worker_of(server, "other")):
                 got = attempt(server, "hostile", *REACHING, pid=pid)
                 assert set(map(str, got.values())) <= {"EACCES", "EPERM"}, got
+                for setting in ("oom_score_adj", "coredump_filter", "autogroup", "timerslack_ns"):
+                    got = attempt(server, "hostile", "write", path=f"/proc/{pid}/{setting}", text="1")
+                    assert got["write"] in ("EACCES", "EPERM", "ENOENT"), setting
             assert attempt(server, "hostile", "user") == {"user": [nobody, nobody, []]}
 
             def memory():
@@ -573,6 +580,46 @@ def test_strict_of_a_server_that_is_not_root_changes_no_facts(repository):
             assert got == {"private": 4, "copied": "EPERM", "set_id_made": "EPERM", "opened_newly": "ENOSYS"}
             line = next(line for line in server.stdout.splitlines() if line.startswith("isolation:"))
             assert "; not names and dates of files, Unix sockets and shared memory by name: needs root" in line
+
+
+NODE = """
+import errno, fcntl, json, os, socket, termios
+from pyovms import Tensor
+
+class OvmsPythonModel:
+    def execute(self, inputs):
+        path, terminal = json.loads(bytes(inputs[0]))
+        tries = {
+            "stat": lambda: os.stat(path),
+            "chmod": lambda: os.chmod(path, 0o666),
+            "connect": lambda: socket.socket(socket.AF_UNIX).connect(path),
+            "type": lambda: fcntl.ioctl(os.open(terminal, os.O_RDWR | os.O_NOCTTY), termios.TIOCSTI, b"x"),
+        }
+        found = {"session": os.getsid(0) == os.getpid()}
+        for name, call in tries.items():
+            try:
+                found[name] = call() and None
+            except OSError as error:
+                found[name] = errno.errorcode[error.errno]
+        return [Tensor("out", json.dumps(found).encode())]
+"""
+
+
+@pytest.mark.parametrize(
+    "level", ["basic", *(pytest.param(level, marks=[ROOT_ONLY, KEEPS_FILES]) for level in ("strict", "separate"))]
+)
+def test_nodes_of_graphs_are_confined_as_models(terminal, secret, tmp_path, level):
+    graph = single(tmp_path / "graphs", "hostile", NODE)
+    options = ["--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK"]
+    with OvmsServer(graphs_config(graph), *options, workdir=tmp_path) as server:
+        text = json.dumps([str(secret), terminal[1]]).encode()
+        with grpcclient.InferenceServerClient(server.grpc) as client:
+            got = client.infer("hostile", [tensor("in", np.frombuffer(text, np.uint8))]).as_numpy("out")
+    found = json.loads(got.tobytes())
+    if level == "basic":
+        assert found == {"session": True, "stat": None, "chmod": None, "connect": "ECONNREFUSED", "type": "EPERM"}
+    else:
+        assert found == {"session": True, "stat": "ENOENT", "chmod": "ENOENT", "connect": "ENOENT", "type": "ENOENT"}
 
 
 # ---- terminals ----
@@ -863,6 +910,7 @@ def test_the_start_says_what_holds(hostile):
     assert line.startswith("isolation: basic (")
     assert "memory and environment" in line.split("; not ")[0]
     assert ("signals" in line.split("; not ")[0]) == (landlock() >= 6)
+    assert ("settings of processes in /proc" in line) == (os.geteuid() == 0)
 
 
 def test_wrong_options_are_refused(repository):

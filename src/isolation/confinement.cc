@@ -94,7 +94,7 @@ Status BecomeUser(uint32_t user) {
 }
 
 Status BeSeparate(uint32_t user, const MountTree& tree) {
-  if (::unshare(CLONE_NEWIPC | CLONE_NEWNET) != 0) return ErrnoError("namespaces", errno);
+  if (::unshare(CLONE_NEWNET) != 0) return ErrnoError("a network namespace", errno);
   BRAID_RETURN_IF_ERROR(SwitchLoopbackOn());
   BRAID_RETURN_IF_ERROR(tree.Enter(true));
   DropCapabilities(IsolationLevel::kSeparate, kReadFiles);
@@ -152,7 +152,8 @@ Status ConfineProcess(const std::vector<LandlockPath>& files) {
   BRAID_RETURN_IF_ERROR(LayDownCapabilities());
   if (LandlockVersion() > 0) BRAID_RETURN_IF_ERROR(EnterLandlockDomain(files));
   if (!HasSyscallFilters()) return OkStatus();
-  BRAID_ASSIGN_OR_RETURN(const SyscallFilter filter, SyscallFilter::Of(IsolationLevel::kStrict));
+  BRAID_ASSIGN_OR_RETURN(const SyscallFilter filter,
+                         SyscallFilter::Of(IsolationLevel::kStrict, FileFacts::kOfOpenFiles));
   return filter.Enter();
 }
 

@@ -43,7 +43,8 @@ class PreparedConfinement {
 };
 
 // Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and
-// reach `files`, as far as this machine keeps it from the rest; it has no capabilities. Errors: as above.
+// reach `files`, as far as this machine keeps it from the rest; it has no capabilities and no new sockets, and changes modes and
+// dates of what it has open alone. Errors: as above.
 Status ConfineProcess(const std::vector<LandlockPath>& files);
 
 // What this machine and the server's rights make of a level.

@@ -229,7 +229,7 @@ Status MountTree::Take(int root, const Step& step, bool own_processes) {
 }
 
 Status MountTree::Enter(bool own_processes) const {
-  if (::unshare(CLONE_NEWNS) != 0) return ErrnoError("a mount namespace", errno);
+  if (::unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0) return ErrnoError("namespaces of mounts and IPC", errno);
   BRAID_RETURN_IF_ERROR(MakeMountsPrivate());
   const bool whole = !steps_.empty() && steps_.front().path.empty();
   const UniqueFd root = whole ? CopiedMount("/", steps_.front().writable)

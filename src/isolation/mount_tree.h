@@ -19,7 +19,8 @@ class MountTree {
   // these, /dev/shm is empty, and its own.
   static MountTree Of(const std::vector<LandlockPath>& paths);
 
-  // Makes it the root, and the folder, of the calling thread and all that it starts from then on. `own_processes`: it is of a
+  // Makes it the root, and the folder, of the calling thread and all that it starts from then on; their shared memory without a
+  // path (System V), semaphores and queues of messages are their own, too. `own_processes`: it is of a
   // new process table (CLONE_NEWPID), and /proc shows that. Allocates nothing unless it fails. Errors: INTERNAL.
   Status Enter(bool own_processes) const;
 

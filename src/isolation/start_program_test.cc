@@ -148,6 +148,16 @@ TEST(StartProgramTest, SaysWhichProgramThereIsNot) {
   EXPECT_EQ(none.status().message(), "'/no/such/program': cannot be run: No such file or directory");
 }
 
+TEST(StartProgramTest, StrictHasItsOwnSystemVMemoryWhereItMayMount) {
+  if (LandlockVersion() < 1 || !CanMakeMountTrees())
+    GTEST_SKIP() << "needs root that may mount, and Landlock";
+  const std::string own = std::filesystem::read_symlink("/proc/self/ns/ipc");
+  EXPECT_NE(
+      Shell("readlink /proc/self/ns/ipc", {.level = IsolationLevel::kStrict,
+                                           .files = {{"/bin"}, {"/usr"}, {"/lib"}, {"/lib64"}, {"/proc"}}}),
+      own + "\n");
+}
+
 TEST(StartProgramTest, SeparateIsAnotherUser) {
   if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
   const std::vector<LandlockPath> files = {

@@ -135,6 +135,17 @@ void RefuseAtStrict(FilterBuilder& filter) {
     filter.Refuse(call, ENOSYS);
 }
 
+void RefuseSockets(FilterBuilder& filter, IsolationLevel level, bool all) {
+  if (all) return filter.Refuse("socket", EACCES);
+  if (level == IsolationLevel::kStrict) return filter.Refuse("socket", EACCES, Not(0, AF_UNIX));
+  // A rule compares an argument once. Of the others, virtual machines (AF_VSOCK) and radio have no namespace of networks.
+  for (uint32_t family = 0; family < AF_NETLINK; ++family) {
+    if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
+      filter.Refuse("socket", EACCES, Is(0, family));
+  }
+  filter.Refuse("socket", EACCES, scmp_arg_cmp{0, SCMP_CMP_GT, AF_NETLINK, 0});
+}
+
 void RefuseSetId(FilterBuilder& filter) {
   for (const uint64_t bit : {S_ISUID, S_ISGID}) {
     for (const char* call : {"chmod", "fchmod", "mknod", "creat"}) filter.Refuse(call, EPERM, Has(1, bit));
@@ -148,8 +159,11 @@ void RefuseSetId(FilterBuilder& filter) {
   filter.Refuse("openat2", ENOSYS);
 }
 
-void RefuseAllFacts(FilterBuilder& filter) {
-  for (const char* call : kFactCalls) filter.Refuse(call, EPERM);
+void RefuseFacts(FilterBuilder& filter, bool of_open_files) {
+  for (const std::string_view call : kFactCalls) {
+    if (!of_open_files || (call != "fchmod" && call != "utimensat")) filter.Refuse(call.data(), EPERM);
+  }
+  if (of_open_files) filter.Refuse("utimensat", EPERM, Not(1, 0));
   filter.Refuse("ioctl", EPERM, Is(1, FS_IOC_SETFLAGS));
   filter.Refuse("ioctl", EPERM, Is(1, FS_IOC_FSSETXATTR));
 }
@@ -165,9 +179,9 @@ Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level, FileFacts facts) {
   builder.Set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
   RefuseAtBasic(builder);
   if (level >= IsolationLevel::kStrict) RefuseAtStrict(builder);
-  if (level == IsolationLevel::kStrict) builder.Refuse("socket", EACCES, Not(0, AF_UNIX));
+  if (level >= IsolationLevel::kStrict) RefuseSockets(builder, level, facts == FileFacts::kOfOpenFiles);
   if (facts != FileFacts::kAll) RefuseSetId(builder);
-  if (facts == FileFacts::kNone) RefuseAllFacts(builder);
+  if (facts >= FileFacts::kOfOpenFiles) RefuseFacts(builder, facts == FileFacts::kOfOpenFiles);
   SyscallFilter filter;
   filter.program_ = builder.Program();
   if (builder.error() != 0) return ErrnoError("a filter of system calls", builder.error());

@@ -15,7 +15,7 @@ namespace braid {
 bool HasSyscallFilters();
 
 // Which facts of files (modes, owners, dates, attributes) a process may change, where no mount that is read-only keeps it from that.
-enum class FileFacts { kAll, kWithoutSetId, kNone };
+enum class FileFacts { kAll, kWithoutSetId, kOfOpenFiles, kNone };
 
 // The filter of a level.
 //
@@ -24,10 +24,12 @@ enum class FileFacts { kAll, kWithoutSetId, kNone };
 // events); EPERM. Programs of other architectures (32-bit) get EPERM for each call.
 // kStrict: besides, sockets that are not of the Unix domain (EACCES), new namespaces (EPERM), and io_uring (ENOSYS),
 // which makes calls that no filter sees.
-// kSeparate: as kStrict, but with sockets: its network is one of its own.
+// kSeparate: as kStrict, but with sockets of IP and of the kernel (netlink), since that network is one of its own; others reach
+// beyond it (EACCES).
 //
 // kWithoutSetId: besides, modes with which a program is its owner's for all who start it (EPERM), and openat2 (ENOSYS), whose
-// mode no filter sees. kNone: besides, all changes of facts (EPERM).
+// mode no filter sees. kNone: besides, all changes of facts (EPERM). kOfOpenFiles: as kNone, but for modes and dates by descriptors;
+// it is for a process that needs no sockets, and has none (EACCES).
 class SyscallFilter {
  public:
   // Allows all calls.

@@ -132,11 +132,32 @@ TEST_F(SyscallFilterTest, FactsOfFilesStayWhereNoMountKeepsThem) {
             EPERM);
 }
 
+TEST_F(SyscallFilterTest, FactsOfOpenFilesMayBeAllThatChange) {
+  const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
+  const char* const path = folder->path().c_str();
+  const UniqueFd open_folder(open(path, O_RDONLY | O_CLOEXEC));
+  const int file = open_folder.get();
+  const auto under = [](const std::function<long()>& call) {
+    return Under(kStrict, call, FileFacts::kOfOpenFiles);
+  };
+  EXPECT_EQ(under([file] { return fchmod(file, 0755); }), 0);
+  EXPECT_EQ(under([file] { return fchmod(file, 02755); }), EPERM);
+  EXPECT_EQ(under([file] { return futimens(file, nullptr); }), 0);
+  EXPECT_EQ(under([file] { return fsetxattr(file, "user.braid", "1", 1, 0); }), EPERM);
+  EXPECT_EQ(under([path] { return chmod(path, 0755); }), EPERM);
+  EXPECT_EQ(under([path] { return utimensat(AT_FDCWD, path, nullptr, 0); }), EPERM);
+  EXPECT_EQ(under([] { return socket(AF_UNIX, SOCK_STREAM, 0); }), EACCES);
+}
+
 TEST_F(SyscallFilterTest, SocketsAndNamespacesAreOfTheLevel) {
   const auto internet = [] { return socket(AF_INET, SOCK_STREAM, 0); };
   EXPECT_EQ(Under(kBasic, internet), 0);
   EXPECT_EQ(Under(kStrict, internet), EACCES);
   EXPECT_EQ(Under(kSeparate, internet), 0) << "in a network of its own";
+  for (const int family : {AF_UNIX, AF_INET6, AF_NETLINK})
+    EXPECT_EQ(Under(kSeparate, [family] { return socket(family, SOCK_DGRAM, 0); }), 0) << family;
+  for (const int family : {AF_VSOCK, AF_ALG, AF_X25, AF_PACKET})
+    EXPECT_EQ(Under(kSeparate, [family] { return socket(family, SOCK_STREAM, 0); }), EACCES) << family;
   EXPECT_EQ(Under(kStrict, [] { return socket(AF_UNIX, SOCK_STREAM, 0); }), 0);
   EXPECT_EQ(Under(kStrict, [] { return unshare(CLONE_NEWUTS); }), EPERM);
   EXPECT_EQ(Under(kStrict, [] { return syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); }), EPERM);
