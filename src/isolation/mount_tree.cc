@@ -63,14 +63,14 @@ struct MountOption {
 
 // Of a file system that is new and stands nowhere yet.
 UniqueFd NewMount(const char* type, std::initializer_list<MountOption> options, unsigned attributes) {
-  const UniqueFd system(static_cast<int>(::syscall(SYS_fsopen, type, FSOPEN_CLOEXEC)));
-  if (!system.valid()) return {};
+  const UniqueFd made(static_cast<int>(::syscall(SYS_fsopen, type, FSOPEN_CLOEXEC)));
+  if (!made.valid()) return {};
   for (const MountOption& option : options) {
-    if (::syscall(SYS_fsconfig, system.get(), FSCONFIG_SET_STRING, option.name, option.value, 0) != 0)
+    if (::syscall(SYS_fsconfig, made.get(), FSCONFIG_SET_STRING, option.name, option.value, 0) != 0)
       return {};
   }
-  if (::syscall(SYS_fsconfig, system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return {};
-  return UniqueFd(static_cast<int>(::syscall(SYS_fsmount, system.get(), FSMOUNT_CLOEXEC, attributes)));
+  if (::syscall(SYS_fsconfig, made.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_fsmount, made.get(), FSMOUNT_CLOEXEC, attributes)));
 }
 
 bool SetAttributes(const UniqueFd& mount, uint64_t attributes, unsigned flags) {
