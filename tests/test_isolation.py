@@ -558,28 +558,62 @@ def test_what_a_worker_reads_keeps_its_facts(hostile, repository, level):
     }
 
 
-@ROOT_ONLY
-@KEEPS_FILES
-def test_strict_of_a_server_that_is_not_root_changes_no_facts(repository):
-    """Where there is nothing to mount with, the calls are refused wherever the file is."""
+@contextlib.contextmanager
+def strict_of(repository, user, through=()):
+    """A server of a user, and a file of that user."""
     repository.add("hostile", HOSTILE, config("hostile", TEXT, OUT))
-    nobody = 65534
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(repository.path, f"{folder}/models")
-        pathlib.Path(f"{folder}/key").write_text("of the operator")
+        key = pathlib.Path(f"{folder}/key")
+        key.write_text("of the operator")
         for path in (folder, *pathlib.Path(folder).rglob("*")):
-            os.chown(path, nobody, nobody)
+            os.chown(path, user, user)
         options = ("--worker-isolation", "strict", "--worker-env", "BRAID_TEST_MARK")
-        with Server([f"{folder}/models"], *options, workdir=folder, user=nobody) as server:
-            for path in (f"{folder}/key", f"{folder}/models/hostile/config.pbtxt"):
-                before = facts_of(path)
-                got = attempt(server, "hostile", *FACTS, path=path)
-                assert set(got.values()) <= {"EPERM", "EACCES"}, got
-                assert facts_of(path) == before
-            got = attempt(server, "hostile", "private", "copied", "set_id_made", "opened_newly")
-            assert got == {"private": 4, "copied": "EPERM", "set_id_made": "EPERM", "opened_newly": "ENOSYS"}
-            line = next(line for line in server.stdout.splitlines() if line.startswith("isolation:"))
-            assert "; not names and dates of files, Unix sockets and shared memory by name: needs root" in line
+        with Server([f"{folder}/models"], *options, workdir=folder, user=user, through=through) as server:
+            yield server, key
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_strict_of_a_server_that_is_not_root_has_files_of_its_own(repository):
+    """By a user namespace."""
+    namespace_of_users()
+    with strict_of(repository, 65534) as (server, key):
+        before = facts_of(key)
+        got = attempt(server, "hostile", *FACTS, *LOOKS, path=str(key), pid=server.process.pid)
+        assert set(got.values()) <= {"ENOENT", "EACCES", "EPERM"}, got
+        own = key.parent / "models/hostile/config.pbtxt"
+        got = attempt(server, "hostile", *FACTS, path=str(own))
+        assert set(got.values()) <= {"EROFS", "EPERM", "EACCES"}, got
+        assert facts_of(key) == before
+        got = attempt(server, "hostile", "copied", "set_id_made", "user", "capabilities", "shm", "mount", "namespace")
+        assert got == {
+            "copied": "0o100640",
+            "set_id_made": "EPERM",
+            "user": [65534, 65534, []],
+            "capabilities": "0" * 16,
+            "shm": [],
+            "mount": "EPERM",
+            "namespace": "EPERM",
+        }
+        assert attempt(server, "hostile", *REACHING, pid=server.process.pid).keys() == set(REACHING)
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_strict_without_mounts_changes_no_facts(repository):
+    """Where there is nothing to mount with, the calls are refused wherever the file is."""
+    through = ["setpriv", "--bounding-set=-sys_admin"]
+    with strict_of(repository, 0, through) as (server, key):
+        for path in (key, key.parent / "models/hostile/config.pbtxt"):
+            before = facts_of(path)
+            got = attempt(server, "hostile", *FACTS, path=str(path))
+            assert set(got.values()) <= {"EPERM", "EACCES"}, got
+            assert facts_of(path) == before
+        got = attempt(server, "hostile", "private", "copied", "set_id_made", "opened_newly")
+        assert got == {"private": 4, "copied": "EPERM", "set_id_made": "EPERM", "opened_newly": "ENOSYS"}
+        line = next(line for line in server.stdout.splitlines() if line.startswith("isolation:"))
+        assert "; not names and dates of files, Unix sockets and shared memory by name: needs mounts" in line
 
 
 NODE = """

@@ -185,7 +185,9 @@ IsolationReport ReportIsolation(IsolationLevel level) {
     report.kept_out.emplace_back("Unix sockets and shared memory by name");
   } else {
     report.missing.emplace_back(
-        "names and dates of files, Unix sockets and shared memory by name: needs root that may mount");
+        "names and dates of files, Unix sockets and shared memory by name: needs mounts, by root or in a "
+        "user "
+        "namespace");
   }
   if (landlock < 1) report.refused = "this kernel has no Landlock (Linux 5.13, lsm=landlock)";
   if (!HasSyscallFilters()) report.refused = "this kernel has no filters of system calls (seccomp)";

@@ -49,10 +49,9 @@ TEST(IsolationOptionsDeathTest, WhatTheMachineRefusesIsRefusedOrMissing) {
   const auto in_a_container = [] {
     BRAID_CHECK(SyscallFilter::Of(IsolationLevel::kStrict).value().Enter().ok());
     EXPECT_TRUE(CheckIsolation({.level = IsolationLevel::kStrict}).ok());
-    EXPECT_THAT(
-        ReportIsolation(IsolationLevel::kStrict).missing,
-        Contains(
-            "names and dates of files, Unix sockets and shared memory by name: needs root that may mount"));
+    EXPECT_THAT(ReportIsolation(IsolationLevel::kStrict).missing,
+                Contains("names and dates of files, Unix sockets and shared memory by name: needs mounts, by "
+                         "root or in a user namespace"));
     const Status refused = CheckIsolation({.level = IsolationLevel::kSeparate});
     EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(refused.message(), HasSubstr(" is not possible here: "));

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <spdlog/fmt/fmt.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -10,6 +12,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <deque>
 #include <filesystem>
 #include <initializer_list>
@@ -90,6 +93,35 @@ UniqueFd CopiedMount(const char* path, bool writable) {
 
 bool Place(const UniqueFd& mount, int folder, const char* path) {
   return ::syscall(SYS_move_mount, mount.get(), "", folder, path, MOVE_MOUNT_F_EMPTY_PATH) == 0;
+}
+
+bool WriteTo(const std::string& path, const std::string& text) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.valid() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+std::string MapToItself(uint32_t id) { return fmt::format("{0} {0} 1", id); }
+
+// One in which this process's user is itself and may mount, since it is its owner; not valid: the system has none for it. It is
+// made for a process that has a memory of its own: what this one has in its memory keeps others from its files in /proc,
+// itself among them. It is stopped where it becomes a program, and killed.
+UniqueFd NewUserNamespace() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::unshare(CLONE_NEWUSER) == 0 && ::ptrace(PTRACE_TRACEME, 0, 0, 0) == 0)
+      ::execl("/proc/self/exe", "/proc/self/exe", nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  if (pid < 0 || ::waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) return {};
+  const std::string process = fmt::format("/proc/{}/", pid);
+  UniqueFd made;
+  if (WriteTo(process + "setgroups", "deny") && WriteTo(process + "gid_map", MapToItself(::getegid())) &&
+      WriteTo(process + "uid_map", MapToItself(::geteuid())))
+    made.Reset(::open((process + "ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  return made;
 }
 
 bool IsGone(int error) { return error == ENOENT || error == ENOTDIR || error == EACCES; }
@@ -192,6 +224,10 @@ MountTree MountTree::Of(const std::vector<LandlockPath>& paths) {
   for (const LandlockPath& path : paths) plan.Add(path);
   MountTree tree;
   tree.steps_ = plan.Steps();
+  if (::geteuid() != 0) {
+    static const UniqueFd users = NewUserNamespace();
+    tree.users_ = users.get();
+  }
   return tree;
 }
 
@@ -229,6 +265,7 @@ Status MountTree::Take(int root, const Step& step, bool own_processes) {
 }
 
 Status MountTree::Enter(bool own_processes) const {
+  if (users_ >= 0 && ::setns(users_, CLONE_NEWUSER) != 0) return ErrnoError("a user namespace", errno);
   if (::unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0) return ErrnoError("namespaces of mounts and IPC", errno);
   BRAID_RETURN_IF_ERROR(MakeMountsPrivate());
   const bool whole = !steps_.empty() && steps_.front().path.empty();

@@ -38,9 +38,11 @@ class MountTree {
 
   // Each behind those that it stands on.
   std::vector<Step> steps_;
+  int users_ = -1;  // the user namespace that it is made in; -1: this one
 };
 
-// Whether this process may make one: it has the rights, and nothing around it refuses the calls. It is tried once.
+// Whether this process may make one: it is root, or the system lets its user have a user namespace, and nothing around it refuses
+// the calls. It is tried once.
 bool CanMakeMountTrees();
 
 }  // namespace braid

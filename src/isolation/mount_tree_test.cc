@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class MountTreeTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!CanMakeMountTrees()) GTEST_SKIP() << "needs root that may mount";
+    if (!CanMakeMountTrees()) GTEST_SKIP() << "needs mounts";
     fs::create_directories(root_ + "/data/deep/own");
     fs::create_directories(root_ + "/other");
     std::ofstream(root_ + "/data/file") << "text";

@@ -149,8 +149,7 @@ TEST(StartProgramTest, SaysWhichProgramThereIsNot) {
 }
 
 TEST(StartProgramTest, StrictHasItsOwnSystemVMemoryWhereItMayMount) {
-  if (LandlockVersion() < 1 || !CanMakeMountTrees())
-    GTEST_SKIP() << "needs root that may mount, and Landlock";
+  if (LandlockVersion() < 1 || !CanMakeMountTrees()) GTEST_SKIP() << "needs mounts, and Landlock";
   const std::string own = std::filesystem::read_symlink("/proc/self/ns/ipc");
   EXPECT_NE(
       Shell("readlink /proc/self/ns/ipc", {.level = IsolationLevel::kStrict,
