@@ -102,9 +102,10 @@ bool WriteTo(const std::string& path, const std::string& text) {
 
 std::string MapToItself(uint32_t id) { return fmt::format("{0} {0} 1", id); }
 
-// One in which this process's user is itself and may mount, since it is its owner; not valid: the system has none for it. It is
-// made for a process that has a memory of its own: what this one has in its memory keeps others from its files in /proc,
-// itself among them. It is stopped where it becomes a program, and killed.
+// One in which this process's user is itself, and may mount. Not valid: the system has none for it.
+//
+// A process that shares this one's memory, or has a copy, is not dumpable, and cannot write its maps. So one becomes a program,
+// is stopped there, and killed.
 UniqueFd NewUserNamespace() {
   const pid_t pid = ::fork();
   if (pid == 0) {

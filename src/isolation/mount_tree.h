@@ -1,8 +1,8 @@
 // MountTree: a root of the file system that has some files and folders of this machine, and nothing else.
 //
-// Everything in it but the folders to write to is mounted read-only, so that also calls of which Landlock knows nothing change
-// none of it: modes, owners, dates, extended attributes. What is not in it has no name there: no call asks for its facts, and
-// no socket of it can be connected to.
+// Mounts in it are read-only, but for the folders to write to. Thus calls that Landlock does not know change nothing there:
+// modes, owners, dates, extended attributes. Other files have no name there: no call asks for their facts, and no socket among
+// them can be connected to.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ class MountTree {
   // these, /dev/shm is empty, and its own.
   static MountTree Of(const std::vector<LandlockPath>& paths);
 
-  // Makes it the root, and the folder, of the calling thread and all that it starts from then on; their shared memory without a
-  // path (System V), semaphores and queues of messages are their own, too. `own_processes`: it is of a
-  // new process table (CLONE_NEWPID), and /proc shows that. Allocates nothing unless it fails. Errors: INTERNAL.
+  // Makes it the root, and the folder, of the calling thread and all that it starts from then on. They have IPC of their own, too:
+  // System V, and queues of messages. `own_processes`: it is of a new process table (CLONE_NEWPID), and /proc shows that.
+  // Allocates nothing unless it fails. Errors: INTERNAL.
   Status Enter(bool own_processes) const;
 
  private:
@@ -41,8 +41,8 @@ class MountTree {
   int users_ = -1;  // the user namespace that it is made in; -1: this one
 };
 
-// Whether this process may make one: it is root, or the system lets its user have a user namespace, and nothing around it refuses
-// the calls. It is tried once.
+// Whether this process may make one: it is root, or its user gets a user namespace, and nothing around it refuses the calls. It is
+// tried once.
 bool CanMakeMountTrees();
 
 }  // namespace braid

@@ -7,6 +7,8 @@
 #include <spdlog/fmt/fmt.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,6 +148,26 @@ TEST(StartProgramTest, SaysWhichProgramThereIsNot) {
   const Result<pid_t> none =
       StartProgram({.arguments = {"/no/such/program"}, .variables = {}, .descriptors = {}});
   EXPECT_EQ(none.status().message(), "'/no/such/program': cannot be run: No such file or directory");
+}
+
+TEST(ConfineProcessTest, ItChangesWhatItHasOpenAndHasNoSockets) {
+  if (LandlockVersion() < 1 || !HasSyscallFilters()) GTEST_SKIP() << "needs Landlock and seccomp";
+  const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
+  const std::string outside = folder->path() + "/outside";
+  std::ofstream(outside) << "";
+  std::filesystem::create_directory(folder->path() + "/own");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    EXPECT_TRUE(ConfineProcess({{folder->path() + "/own", true}}).ok());
+    const UniqueFd made(open((folder->path() + "/own/made").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    EXPECT_EQ(fchmod(made.get(), 0755), 0);
+    EXPECT_TRUE(chmod(outside.c_str(), 0666) != 0 && errno == EPERM);
+    EXPECT_TRUE(socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EACCES);
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(StartProgramTest, StrictHasItsOwnSystemVMemoryWhereItMayMount) {
