@@ -15,7 +15,11 @@ import tempfile
 import threading
 
 import harness
+import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
+from harness.graphs import config as graphs_config
+from harness.graphs import single, tensor
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY, Server, alive, children
@@ -34,11 +38,15 @@ def landlock():
 
 KEEPS_FILES = pytest.mark.skipif(landlock() < 1, reason="needs Landlock (Linux 5.13)")
 KEEPS_SIGNALS = pytest.mark.skipif(landlock() < 6, reason="needs Landlock of version 6 (Linux 6.12)")
+# What a worker of strict or separate is told of files that it does not reach, and where it writes to one that it reads.
+OUT_OF_REACH = "ENOENT" if os.geteuid() == 0 else "EACCES"
+READ_ONLY = ("EACCES", "EROFS")
 
 # Tries what it is asked to, on the process that it is told of. Answers with what it got, or the error.
 HOSTILE = per_request(
     """
-    import ctypes, errno, glob, multiprocessing, resource, signal, socket, struct, subprocess, tempfile
+    import ctypes, errno, fcntl, glob, multiprocessing, resource, shutil, signal, socket, stat, struct, subprocess, tempfile
+    import termios
 
     asked = json.loads(get(request, "IN")[0])
     pid = asked.get("pid", 0)
@@ -100,6 +108,47 @@ HOSTILE = per_request(
             one.connect(address)
             return one.recv(5).decode()
 
+    path = asked.get("path", "")
+
+    def held():  # as a descriptor that no right is needed for
+        return os.open(path, os.O_PATH)
+
+    def type_in():
+        terminal = os.open(asked["tty"], os.O_RDWR | os.O_NOCTTY)
+        for letter in b"typed":
+            fcntl.ioctl(terminal, termios.TIOCSTI, bytes([letter]))
+
+    def select():
+        TIOCLINUX = 0x541C
+        return fcntl.ioctl(os.open(asked["tty"], os.O_RDWR | os.O_NOCTTY), TIOCLINUX, bytes([7, 0]))
+
+    def flags():
+        FS_IOC_SETFLAGS, no_dump = 0x40086602, 0x40
+        return fcntl.ioctl(os.open(path, os.O_RDONLY), FS_IOC_SETFLAGS, struct.pack("L", no_dump))
+
+    def attributes():
+        file_setattr, here, no_dump = 469, -100, 0x80
+        return syscall(file_setattr, here, path.encode(), struct.pack("QIIII", no_dump, 0, 0, 0, 0), 24, 0)
+
+    def handle():
+        name_to_handle_at, here = 303, -100
+        buffer = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 136)
+        return syscall(name_to_handle_at, here, path.encode(), buffer, ctypes.byref(ctypes.c_int()), 0)
+
+    def opened_newly():
+        openat2, here = 437, -100
+        return syscall(openat2, here, b"made", struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)
+
+    def copied():
+        with open("one", "w") as file:
+            file.write("text")
+        shutil.copy2("one", "two")
+        os.chmod("two", 0o640)
+        return oct(os.stat("two").st_mode)
+
+    # Reading and writing for all.
+    acl = struct.pack("I" + "HHI" * 3, 2, 1, 6, 2**32 - 1, 4, 6, 2**32 - 1, 32, 6, 2**32 - 1)
+
     def forks():
         resource.setrlimit(resource.RLIMIT_NPROC, (20, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
         children = []
@@ -132,7 +181,7 @@ HOSTILE = per_request(
         "abstract": lambda: connect(chr(0) + asked["name"]),
         "tcp": lambda: connect(("127.0.0.1", asked["port"]), socket.AF_INET),
         "read": lambda: read(asked["path"]).decode(),
-        "write": lambda: open(asked["path"], "w").write("x"),
+        "write": lambda: open(asked["path"], "wb", 0).write(asked.get("text", "x").encode()),
         "list": lambda: sorted(os.listdir(asked["path"])),
         "variables": lambda: dict(os.environ),
         "user": lambda: [os.getuid(), os.getgid(), os.getgroups()],
@@ -145,6 +194,36 @@ HOSTILE = per_request(
         "shm": lambda: sorted(os.listdir("/dev/shm")),
         "forks": forks,
         "folder": os.getcwd,
+        "stat": lambda: os.stat(path).st_size,
+        "chmod": lambda: os.chmod(path, 0o666),
+        "set_id": lambda: os.chmod(path, 0o4755),
+        "chmod_held": lambda: os.chmod(f"/proc/self/fd/{held()}", 0o666),
+        "fchmod": lambda: os.chmod(os.open(path, os.O_RDONLY), 0o666),
+        "fchmodat2": lambda: syscall(452, held(), b"", 0o666, 0x1000),
+        "chown": lambda: os.chown(path, -1, os.getgid()),
+        "utime": lambda: os.utime(path, (1, 1)),
+        "xattr": lambda: os.setxattr(path, "user.braid", b"1"),
+        "xattr_held": lambda: os.setxattr(f"/proc/self/fd/{held()}", "user.braid", b"1"),
+        "acl": lambda: os.setxattr(path, "system.posix_acl_access", acl),
+        "flags": flags,
+        "attributes": attributes,
+        "handle": handle,
+        "link": lambda: os.link(path, "linked"),
+        "through_root": lambda: os.stat("/proc/self/root" + path).st_size,
+        "through_first": lambda: os.stat("/proc/1/root" + path).st_size,
+        "through_server": lambda: os.stat(f"/proc/{pid}/root" + path).st_size,
+        "uring": lambda: syscall(425, 4, bytes(120)),
+        "node": lambda: os.mknod("node", stat.S_IFBLK | 0o666, os.makedev(8, 0)),
+        "set_id_made": lambda: os.open("made", os.O_CREAT | os.O_WRONLY, 0o4755),
+        "set_id_node": lambda: os.mknod("node", stat.S_IFREG | 0o4755),
+        "opened_newly": opened_newly,
+        "copied": copied,
+        "connect": lambda: connect(path),
+        "connect_held": lambda: connect(f"/proc/self/fd/{held()}"),
+        "type": type_in,
+        "select": select,
+        "terminal": lambda: os.open("/dev/tty", os.O_RDWR),
+        "session": lambda: os.getsid(0) == os.getpid() == os.getpgid(0),
         "die": lambda: os._exit(3),
     }
     answer = {}
@@ -180,10 +259,10 @@ def worker_of(server, model):
 def hostile(repository, serve):
     """Starts a server with hostile models of these names."""
 
-    def start(*options, models=("hostile", "other"), ready=True):
+    def start(*options, models=("hostile", "other"), **arguments):
         for name in models:
             repository.add(name, HOSTILE, config(name, TEXT, OUT))
-        return serve(repository, *options, env={"SERVER_SECRET": "of the environment"}, ready=ready)
+        return serve(repository, *options, env={"SERVER_SECRET": "of the environment"}, **arguments)
 
     return start
 
@@ -271,6 +350,9 @@ def test_a_server_that_is_not_root_is_out_of_reach_too(repository):
             for pid in (server.process.pid, worker_of(server, "other")):
                 got = attempt(server, "hostile", *REACHING, pid=pid)
                 assert set(map(str, got.values())) <= {"EACCES", "EPERM"}, got
+                for setting in ("oom_score_adj", "coredump_filter", "autogroup", "timerslack_ns"):
+                    got = attempt(server, "hostile", "write", path=f"/proc/{pid}/{setting}", text="1")
+                    assert got["write"] in ("EACCES", "EPERM", "ENOENT"), setting
             assert attempt(server, "hostile", "user") == {"user": [nobody, nobody, []]}
 
             def memory():
@@ -336,7 +418,7 @@ def test_strict_has_a_short_list_of_everything(hostile, repository, tmp_path):
     secret.write_text("of a file")
     server = hostile("--worker-isolation", "strict", "--worker-env", "BRAID_TEST_MARK")
     got = attempt(server, "hostile", "read", "variables", "private", "folder", "namespace", path=str(secret))
-    assert got["read"] == "EACCES"
+    assert got["read"] == OUT_OF_REACH
     assert "SERVER_SECRET" not in got["variables"]
     assert got["variables"]["BRAID_TEST_MARK"] == server.mark
     assert got["variables"]["TMPDIR"] == got["variables"]["HOME"] == got["folder"]
@@ -345,10 +427,10 @@ def test_strict_has_a_short_list_of_everything(hostile, repository, tmp_path):
     assert got["namespace"] == "EPERM"
     folder = repository.path / "hostile"
     assert "config.pbtxt" in attempt(server, "hostile", "list", path=str(folder))["list"]
-    assert attempt(server, "hostile", "list", path=str(repository.path / "other")) == {"list": "EACCES"}
-    assert attempt(server, "hostile", "write", path=str(folder / "new")) == {"write": "EACCES"}
-    assert attempt(server, "hostile", "write", path=str(tmp_path / "new")) == {"write": "EACCES"}
-    assert attempt(server, "hostile", "read", path="/etc/shadow") == {"read": "EACCES"}
+    assert attempt(server, "hostile", "list", path=str(repository.path / "other")) == {"list": OUT_OF_REACH}
+    assert attempt(server, "hostile", "write", path=str(folder / "new"))["write"] in READ_ONLY
+    assert attempt(server, "hostile", "write", path=str(tmp_path / "new"))["write"] in READ_ONLY
+    assert attempt(server, "hostile", "read", path="/etc/shadow") == {"read": OUT_OF_REACH}
     assert attempt(server, "hostile", "tcp", port=int(server.http.rpartition(":")[2])) == {"tcp": "EACCES"}
     assert attempt(server, "hostile", *REACHING, pid=server.process.pid).keys() == set(REACHING)
 
@@ -363,7 +445,7 @@ def test_strict_adds_what_the_operator_names(hostile, tmp_path):
         f"{tmp_path}/scratch=write", "--worker-env", "BRAID_TEST_MARK",
     )  # fmt: skip
     assert attempt(server, "hostile", "read", path=f"{tmp_path}/data/file") == {"read": "text"}
-    assert attempt(server, "hostile", "write", path=f"{tmp_path}/data/file") == {"write": "EACCES"}
+    assert attempt(server, "hostile", "write", path=f"{tmp_path}/data/file")["write"] in READ_ONLY
     assert attempt(server, "hostile", "write", path=f"{tmp_path}/scratch/file") == {"write": 1}
     # The other has the server's level.
     assert attempt(server, "other", "write", path=f"{tmp_path}/data/file") == {"write": 1}
@@ -405,12 +487,213 @@ def test_a_model_can_ask_for_more_and_not_for_less(repository, serve):
     server = serve(repository, "--exit-on-error=false", "--worker-env", "BRAID_TEST_MARK", ready=False)
     index = {model["name"]: model for model in server.json("POST", "/v2/repository/index", {})[1]}
     assert index["more"]["state"] == "READY"
-    assert attempt(server, "more", "read", path="/etc/shadow") == {"read": "EACCES"}
+    assert attempt(server, "more", "read", path="/etc/shadow") == {"read": OUT_OF_REACH}
     assert (
         "'none' is less than the server's 'basic'; only --worker-isolation=less=none can lower it"
         in index["less"]["reason"]
     )
     assert "'severe' is no level of isolation: none, basic, strict or separate" in index["wrong"]["reason"]
+
+
+FACTS = (
+    "chmod", "set_id", "chmod_held", "fchmod", "fchmodat2", "chown", "utime", "xattr", "xattr_held", "acl", "flags", "attributes",
+)  # fmt: skip
+LOOKS = ("stat", "handle", "link", "through_root", "through_first", "through_server")
+
+
+def facts_of(path):
+    info = os.stat(path)
+    return info.st_mode, info.st_uid, info.st_gid, info.st_mtime_ns, info.st_ctime_ns, os.listxattr(path)
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A file in a folder that is closed to all but its owner."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    (folder / "key").write_text("of the operator")
+    (folder / "key").chmod(0o600)
+    return folder / "key"
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+@pytest.mark.parametrize("level", ["strict", "separate"])
+def test_what_a_worker_does_not_reach_has_no_name_there(hostile, secret, level):
+    server = hostile("--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK", models=["hostile"])
+    before = facts_of(secret)
+    got = attempt(server, "hostile", *FACTS, *LOOKS, path=str(secret), pid=server.process.pid)
+    assert set(got.values()) <= {"ENOENT", "EACCES", "EPERM"}, got
+    assert facts_of(secret) == before
+    assert attempt(server, "hostile", "list", path="/") == {"list": "EACCES"}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(secret.parent / "socket"))
+        listener.listen()
+        got = attempt(server, "hostile", "connect", "connect_held", path=str(secret.parent / "socket"))
+        assert got == {"connect": "ENOENT", "connect_held": "ENOENT"}
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+@pytest.mark.parametrize("level", ["strict", "separate"])
+def test_what_a_worker_reads_keeps_its_facts(hostile, repository, level):
+    server = hostile("--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK", models=["hostile"])
+    for path in (repository.path / "hostile/config.pbtxt", "/dev/null", "/proc/version"):
+        before = facts_of(path)
+        got = attempt(server, "hostile", *FACTS, path=str(path))
+        assert set(got.values()) <= {"EROFS", "EPERM", "EACCES", "ENOTTY", "EOPNOTSUPP"}, (path, got)
+        assert facts_of(path) == before
+    # In its own folder it does what libraries do, and makes no program that is its owner's for all.
+    got = attempt(
+        server, "hostile", "copied", "set_id", "set_id_made", "set_id_node", "opened_newly", "node", "uring", path="two"
+    )
+    assert got == {
+        "copied": "0o100640",
+        "set_id": "EPERM",
+        "set_id_made": "EPERM",
+        "set_id_node": "EPERM",
+        "opened_newly": "ENOSYS",
+        "node": "EPERM",
+        "uring": "ENOSYS",
+    }
+
+
+@contextlib.contextmanager
+def strict_of(repository, user, through=()):
+    """A server of a user, and a file of that user."""
+    repository.add("hostile", HOSTILE, config("hostile", TEXT, OUT))
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(repository.path, f"{folder}/models")
+        key = pathlib.Path(f"{folder}/key")
+        key.write_text("of the operator")
+        for path in (folder, *pathlib.Path(folder).rglob("*")):
+            os.chown(path, user, user)
+        options = ("--worker-isolation", "strict", "--worker-env", "BRAID_TEST_MARK")
+        with Server([f"{folder}/models"], *options, workdir=folder, user=user, through=through) as server:
+            yield server, key
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_strict_of_a_server_that_is_not_root_has_files_of_its_own(repository):
+    """By a user namespace."""
+    namespace_of_users()
+    with strict_of(repository, 65534) as (server, key):
+        before = facts_of(key)
+        got = attempt(server, "hostile", *FACTS, *LOOKS, path=str(key), pid=server.process.pid)
+        assert set(got.values()) <= {"ENOENT", "EACCES", "EPERM"}, got
+        own = key.parent / "models/hostile/config.pbtxt"
+        got = attempt(server, "hostile", *FACTS, path=str(own))
+        assert set(got.values()) <= {"EROFS", "EPERM", "EACCES"}, got
+        assert facts_of(key) == before
+        got = attempt(server, "hostile", "copied", "set_id_made", "user", "capabilities", "shm", "mount", "namespace")
+        assert got == {
+            "copied": "0o100640",
+            "set_id_made": "EPERM",
+            "user": [65534, 65534, []],
+            "capabilities": "0" * 16,
+            "shm": [],
+            "mount": "EPERM",
+            "namespace": "EPERM",
+        }
+        assert attempt(server, "hostile", *REACHING, pid=server.process.pid).keys() == set(REACHING)
+
+
+@ROOT_ONLY
+@KEEPS_FILES
+def test_strict_without_mounts_changes_no_facts(repository):
+    """Where there is nothing to mount with, the calls are refused wherever the file is."""
+    through = ["setpriv", "--bounding-set=-sys_admin"]
+    with strict_of(repository, 0, through) as (server, key):
+        for path in (key, key.parent / "models/hostile/config.pbtxt"):
+            before = facts_of(path)
+            got = attempt(server, "hostile", *FACTS, path=str(path))
+            assert set(got.values()) <= {"EPERM", "EACCES"}, got
+            assert facts_of(path) == before
+        got = attempt(server, "hostile", "private", "copied", "set_id_made", "opened_newly")
+        assert got == {"private": 4, "copied": "EPERM", "set_id_made": "EPERM", "opened_newly": "ENOSYS"}
+        line = next(line for line in server.stdout.splitlines() if line.startswith("isolation:"))
+        assert "; not names and dates of files, Unix sockets and shared memory by name: needs mounts" in line
+
+
+NODE = """
+import errno, fcntl, json, os, socket, termios
+from pyovms import Tensor
+
+class OvmsPythonModel:
+    def execute(self, inputs):
+        path, terminal = json.loads(bytes(inputs[0]))
+        tries = {
+            "stat": lambda: os.stat(path),
+            "chmod": lambda: os.chmod(path, 0o666),
+            "connect": lambda: socket.socket(socket.AF_UNIX).connect(path),
+            "type": lambda: fcntl.ioctl(os.open(terminal, os.O_RDWR | os.O_NOCTTY), termios.TIOCSTI, b"x"),
+        }
+        found = {"session": os.getsid(0) == os.getpid()}
+        for name, call in tries.items():
+            try:
+                found[name] = call() and None
+            except OSError as error:
+                found[name] = errno.errorcode[error.errno]
+        return [Tensor("out", json.dumps(found).encode())]
+"""
+
+
+@pytest.mark.parametrize(
+    "level", ["basic", *(pytest.param(level, marks=[ROOT_ONLY, KEEPS_FILES]) for level in ("strict", "separate"))]
+)
+def test_nodes_of_graphs_are_confined_as_models(terminal, secret, tmp_path, level):
+    graph = single(tmp_path / "graphs", "hostile", NODE)
+    options = ["--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK"]
+    with OvmsServer(graphs_config(graph), *options, workdir=tmp_path) as server:
+        text = json.dumps([str(secret), terminal[1]]).encode()
+        with grpcclient.InferenceServerClient(server.grpc) as client:
+            got = client.infer("hostile", [tensor("in", np.frombuffer(text, np.uint8))]).as_numpy("out")
+    found = json.loads(got.tobytes())
+    if level == "basic":
+        assert found == {"session": True, "stat": None, "chmod": None, "connect": "ECONNREFUSED", "type": "EPERM"}
+    else:
+        assert found == {"session": True, "stat": "ENOENT", "chmod": "ENOENT", "connect": "ENOENT", "type": "ENOENT"}
+
+
+# ---- terminals ----
+
+IN_A_SESSION = """
+import os, sys
+os.setsid()
+os.open(sys.argv[1], os.O_RDWR)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.fixture
+def terminal():
+    """What types into a terminal, and the terminal's name."""
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    yield master, os.ttyname(slave)
+    os.close(slave)
+    os.close(master)
+
+
+LEVELS_OF_ROOT = [pytest.param(level, "fresh", marks=[ROOT_ONLY, KEEPS_FILES]) for level in ("strict", "separate")]
+
+
+@pytest.mark.parametrize(("level", "start"), [("basic", "fork"), ("basic", "fresh"), *LEVELS_OF_ROOT])
+def test_no_worker_types_into_the_terminal(terminal, hostile, level, start):
+    """That of the server, whose session no worker is in."""
+    master, name = terminal
+    server = hostile(
+        "--worker-isolation", level, "--worker-start", start, "--worker-env", "BRAID_TEST_MARK", models=["hostile"],
+        through=[sys.executable, "-c", IN_A_SESSION, name],
+    )  # fmt: skip
+    refused = "EPERM" if level == "basic" else "ENOENT"
+    got = attempt(server, "hostile", "type", "select", tty=name)
+    assert got == {"type": refused, "select": refused}
+    assert attempt(server, "hostile", "terminal")["terminal"] in ("ENXIO", "ENOENT")
+    assert attempt(server, "hostile", "session") == {"session": True}
+    with pytest.raises(BlockingIOError):
+        os.read(master, 100)
 
 
 # ---- separate ----
@@ -661,6 +944,7 @@ def test_the_start_says_what_holds(hostile):
     assert line.startswith("isolation: basic (")
     assert "memory and environment" in line.split("; not ")[0]
     assert ("signals" in line.split("; not ")[0]) == (landlock() >= 6)
+    assert ("settings of processes in /proc" in line) == (os.geteuid() == 0)
 
 
 def test_wrong_options_are_refused(repository):

@@ -162,7 +162,7 @@ class Process {
     UniqueFd go(gate[1]);
     const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     const auto run = [&] {
-      ::setpgid(0, 0);
+      ::setsid();
       sigset_t none;
       sigemptyset(&none);
       ::sigprocmask(SIG_SETMASK, &none, nullptr);

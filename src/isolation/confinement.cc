@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -60,36 +59,6 @@ Status LayDownCapabilities() {
   return OkStatus();
 }
 
-// So that no mount made here shows where these were copied from. In a chroot "/" is no mount, and cannot be made private itself:
-// all are reached from the namespace's own root, to which setns() goes.
-Status MakeMountsPrivate() {
-  const auto privately = [] { return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0; };
-  if (privately()) return OkStatus();
-  if (errno != EINVAL) return ErrnoError("private mounts", errno);
-  constexpr int kPlace = O_PATH | O_DIRECTORY | O_CLOEXEC;
-  const UniqueFd root(::open("/", kPlace));
-  const UniqueFd folder(::open(".", kPlace));
-  const UniqueFd mounts(::open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC));
-  if (!root.valid() || !folder.valid() || !mounts.valid() || ::setns(mounts.get(), CLONE_NEWNS) != 0 ||
-      !privately() || ::fchdir(root.get()) != 0 || ::chroot(".") != 0 || ::fchdir(folder.get()) != 0)
-    return ErrnoError("private mounts of a chroot", errno);
-  return OkStatus();
-}
-
-// Shared memory by name, and sockets of services, of this thread's processes alone.
-Status MakeOwnMounts(bool own_processes) {
-  if (::unshare(CLONE_NEWNS) != 0) return ErrnoError("a mount namespace", errno);
-  BRAID_RETURN_IF_ERROR(MakeMountsPrivate());
-  constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-  if (::mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
-    return ErrnoError("a mount at /dev/shm", errno);
-  if (::mount("tmpfs", "/run", "tmpfs", kPlain, "mode=755,size=1m") != 0)
-    return ErrnoError("a mount at /run", errno);
-  // Refused in containers that hide parts of it; other processes' names can be seen there then.
-  if (own_processes) ::mount("proc", "/proc", "proc", kPlain, "hidepid=invisible");
-  return OkStatus();
-}
-
 // The network of a new namespace is off, with its loopback interface.
 Status SwitchLoopbackOn() {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -124,10 +93,10 @@ Status BecomeUser(uint32_t user) {
   return KeepReadingFiles();
 }
 
-Status BeSeparate(uint32_t user) {
-  if (::unshare(CLONE_NEWIPC | CLONE_NEWNET) != 0) return ErrnoError("namespaces", errno);
+Status BeSeparate(uint32_t user, const MountTree& tree) {
+  if (::unshare(CLONE_NEWNET) != 0) return ErrnoError("a network namespace", errno);
   BRAID_RETURN_IF_ERROR(SwitchLoopbackOn());
-  BRAID_RETURN_IF_ERROR(MakeOwnMounts(true));
+  BRAID_RETURN_IF_ERROR(tree.Enter(true));
   DropCapabilities(IsolationLevel::kSeparate, kReadFiles);
   return BecomeUser(user);
 }
@@ -140,7 +109,11 @@ Result<PreparedConfinement> PreparedConfinement::Make(Confinement confinement) {
   const IsolationLevel level = prepared.confinement_.level;
   if (level == IsolationLevel::kNone || (level == IsolationLevel::kBasic && !HasSyscallFilters()))
     return prepared;
-  BRAID_ASSIGN_OR_RETURN(prepared.filter_, SyscallFilter::Of(level));
+  if (level == IsolationLevel::kSeparate || (level == IsolationLevel::kStrict && CanMakeMountTrees()))
+    prepared.tree_ = MountTree::Of(prepared.confinement_.files);
+  FileFacts facts = FileFacts::kAll;
+  if (level >= IsolationLevel::kStrict) facts = prepared.tree_ ? FileFacts::kWithoutSetId : FileFacts::kNone;
+  BRAID_ASSIGN_OR_RETURN(prepared.filter_, SyscallFilter::Of(level, facts));
   return prepared;
 }
 
@@ -162,11 +135,11 @@ Status PreparedConfinement::EnterLevel() const {
       if (LandlockVersion() >= kLandlockForAllFiles) BRAID_RETURN_IF_ERROR(EnterLandlockDomain());
       return filter_.Enter();
     case IsolationLevel::kStrict:
-      if (HasCapability(CAP_SYS_ADMIN)) BRAID_RETURN_IF_ERROR(MakeOwnMounts(false));
+      if (tree_) BRAID_RETURN_IF_ERROR(tree_->Enter(false));
       DropCapabilities(confinement_.level);
       break;
     case IsolationLevel::kSeparate:
-      BRAID_RETURN_IF_ERROR(BeSeparate(confinement_.user_id));
+      BRAID_RETURN_IF_ERROR(BeSeparate(confinement_.user_id, *tree_));
       break;
   }
   BRAID_RETURN_IF_ERROR(EnterLandlockDomain(confinement_.files));
@@ -179,7 +152,8 @@ Status ConfineProcess(const std::vector<LandlockPath>& files) {
   BRAID_RETURN_IF_ERROR(LayDownCapabilities());
   if (LandlockVersion() > 0) BRAID_RETURN_IF_ERROR(EnterLandlockDomain(files));
   if (!HasSyscallFilters()) return OkStatus();
-  BRAID_ASSIGN_OR_RETURN(const SyscallFilter filter, SyscallFilter::Of(IsolationLevel::kStrict));
+  BRAID_ASSIGN_OR_RETURN(const SyscallFilter filter,
+                         SyscallFilter::Of(IsolationLevel::kStrict, FileFacts::kOfOpenFiles));
   return filter.Enter();
 }
 
@@ -196,13 +170,24 @@ IsolationReport ReportIsolation(IsolationLevel level) {
   } else {
     report.missing.emplace_back("signals: needs Landlock of Linux 6.12, or --worker-isolation=separate");
   }
-  if (!strict) return report;
+  if (!strict) {
+    // A user's own processes have these files of root's where they are not dumpable, as the server is not.
+    if (::geteuid() == 0)
+      report.missing.emplace_back(
+          "settings of processes in /proc (oom_score_adj): needs a server that is not root, or "
+          "--worker-isolation=strict");
+    return report;
+  }
   report.kept_out.emplace_back("files");
   report.kept_out.emplace_back("network");
-  if (privileged) {
-    report.kept_out.emplace_back("shared memory by name");
+  if (level == IsolationLevel::kSeparate || CanMakeMountTrees()) {
+    report.kept_out.emplace_back("names and facts of files");
+    report.kept_out.emplace_back("Unix sockets and shared memory by name");
   } else {
-    report.missing.emplace_back("shared memory by name, Unix sockets: needs root");
+    report.missing.emplace_back(
+        "names and dates of files, Unix sockets and shared memory by name: needs mounts, by root or in a "
+        "user "
+        "namespace");
   }
   if (landlock < 1) report.refused = "this kernel has no Landlock (Linux 5.13, lsm=landlock)";
   if (!HasSyscallFilters()) report.refused = "this kernel has no filters of system calls (seccomp)";

@@ -2,19 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/landlock.h"
 #include "base/status.h"
 #include "isolation/isolation_level.h"
+#include "isolation/mount_tree.h"
 #include "isolation/syscall_filter.h"
 
 namespace braid {
 
 struct Confinement {
   IsolationLevel level = IsolationLevel::kBasic;
-  // Of kStrict and kSeparate: all the files that can be reached.
+  // Of kStrict and kSeparate: all the files that can be reached. Where the server may mount they are all that there are: its
+  // root is a MountTree of them, and "/" the folder that it is in.
   std::vector<LandlockPath> files = {};
   // Of kSeparate: the user and the group.
   uint32_t user_id = 0;
@@ -35,11 +38,13 @@ class PreparedConfinement {
   Status EnterLevel() const;
 
   Confinement confinement_;
+  std::optional<MountTree> tree_;
   SyscallFilter filter_;
 };
 
 // Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and
-// reach `files`, as far as this machine keeps it from the rest; it has no capabilities. Errors: as above.
+// reach `files`, as far as this machine keeps it from the rest; it has no capabilities and no new sockets, and changes modes and
+// dates of what it has open alone. Errors: as above.
 Status ConfineProcess(const std::vector<LandlockPath>& files);
 
 // What this machine and the server's rights make of a level.

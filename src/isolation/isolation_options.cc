@@ -5,6 +5,7 @@
 #include "isolation/confinement.h"
 #include "isolation/start_program.h"
 #include "isolation/user_ids.h"
+#include "isolation/worker_surroundings.h"
 
 namespace braid {
 namespace {
@@ -15,7 +16,8 @@ Status CheckLevel(const IsolationOptions& options, IsolationLevel level, const s
     refused = CheckUserIds(options.first_user_id, options.last_user_id).message();
   // A container may refuse what the kernel has and the server's rights allow.
   if (refused.empty() && level >= IsolationLevel::kStrict)
-    refused = TryConfinement({.level = level, .user_id = options.first_user_id}).message();
+    refused =
+        TryConfinement({.level = level, .files = SystemPaths(), .user_id = options.first_user_id}).message();
   if (refused.empty()) return OkStatus();
   return FailedPreconditionError(
       fmt::format("{}{} is not possible here: {}", where, IsolationLevelName(level), refused));

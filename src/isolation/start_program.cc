@@ -91,8 +91,8 @@ class Child {
   Status Become() {
     BRAID_RETURN_IF_ERROR(confinement_.Enter());
     if (start_.arguments.empty()) return OkStatus();
-    // A Ctrl-C on the terminal is for the server, which then ends its processes in order.
-    setpgid(0, 0);
+    // A Ctrl-C on the terminal is for the server, which then ends its processes in order; and the terminal is none of theirs.
+    setsid();
     int target = 0;
     for (const UniqueFd& spare : spares_) dup2(spare.get(), target++);
     // Also those that a library of the server's has opened without O_CLOEXEC.

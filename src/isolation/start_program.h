@@ -22,13 +22,13 @@ struct ProgramStart {
   std::vector<std::string> variables;  // "NAME=value"
   // Become its descriptors 0, 1, 2, and so on; it has no others.
   std::vector<int> descriptors;
-  std::string folder = {};  // that it runs in; empty: the server's
+  std::string folder = {};  // that it runs in; empty: the server's, or the confinement's
   // RLIMIT_... and its value, which lowers the server's.
   std::vector<std::pair<int, rlimit>> limits = {};
   Confinement confinement = {};
 };
 
-// Returns its process id; it leads a process group of its own, with no signal blocked or ignored but
+// Returns its process id; it leads a session of its own, without a terminal, and a process group, with no signal blocked or ignored but
 // those that the server was started with. Blocks until the program has taken the process over. Errors: INTERNAL: what the
 // system refused; the confinement's.
 Result<pid_t> StartProgram(const ProgramStart& start);

@@ -1,12 +1,16 @@
 #include "isolation/syscall_filter.h"
 
+#include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +18,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/unique_fd.h"
 
@@ -36,6 +41,23 @@ constexpr const char* kRefusedCalls[] = {
     // the clock and the names of the machine
     "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "vhangup"};
 
+// Calls that are newer than the library that knows the others by name; on all architectures they have one number.
+constexpr struct {
+  std::string_view name;
+  int number;
+} kNewCalls[] = {{"fchmodat2", 452},
+                 {"setxattrat", 463},
+                 {"removexattrat", 466},
+                 {"open_tree_attr", 467},
+                 {"file_setattr", 469}};
+
+// Modes, owners, dates and attributes of files.
+constexpr const char* kFactCalls[] = {
+    "chmod",        "fchmod",        "fchmodat",    "fchmodat2",  "chown",       "lchown",
+    "fchown",       "fchownat",      "utime",       "utimes",     "futimesat",   "utimensat",
+    "setxattr",     "lsetxattr",     "fsetxattr",   "setxattrat", "removexattr", "lremovexattr",
+    "fremovexattr", "removexattrat", "file_setattr"};
+
 constexpr uint64_t kNewNamespaces =
     CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
@@ -53,7 +75,9 @@ class FilterBuilder {
   // The call fails with `error` where all of `conditions` hold.
   template <class... Conditions>
   void Refuse(const char* call, int error, Conditions... conditions) {
-    const int number = seccomp_syscall_resolve_name(call);
+    int number = seccomp_syscall_resolve_name(call);
+    for (const auto& [name, of_it] : kNewCalls)
+      if (name == call) number = of_it;
     if (number == __NR_SCMP_ERROR || number < 0) return;
     const std::array<scmp_arg_cmp, sizeof...(conditions)> all = {conditions...};
     Note(seccomp_rule_add_array(context_.get(), SCMP_ACT_ERRNO(static_cast<uint32_t>(error)), number,
@@ -93,6 +117,9 @@ void RefuseAtBasic(FilterBuilder& filter) {
   filter.Refuse("prlimit64", EPERM, Not(0, 0), Not(2, 0));
   filter.Refuse("prlimit64", EPERM, Is(1, RLIMIT_LOCKS), Not(2, 0));
   filter.Refuse("setrlimit", EPERM, Is(0, RLIMIT_LOCKS));
+  // What is typed so is a command of the operator.
+  filter.Refuse("ioctl", EPERM, Is(1, TIOCSTI));
+  filter.Refuse("ioctl", EPERM, Is(1, TIOCLINUX));
 }
 
 void RefuseAtStrict(FilterBuilder& filter) {
@@ -108,18 +135,53 @@ void RefuseAtStrict(FilterBuilder& filter) {
     filter.Refuse(call, ENOSYS);
 }
 
+void RefuseSockets(FilterBuilder& filter, IsolationLevel level, bool all) {
+  if (all) return filter.Refuse("socket", EACCES);
+  if (level == IsolationLevel::kStrict) return filter.Refuse("socket", EACCES, Not(0, AF_UNIX));
+  // A rule compares an argument once. Of the others, virtual machines (AF_VSOCK) and radio have no namespace of networks.
+  for (uint32_t family = 0; family < AF_NETLINK; ++family) {
+    if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
+      filter.Refuse("socket", EACCES, Is(0, family));
+  }
+  filter.Refuse("socket", EACCES, scmp_arg_cmp{0, SCMP_CMP_GT, AF_NETLINK, 0});
+}
+
+void RefuseSetId(FilterBuilder& filter) {
+  for (const uint64_t bit : {S_ISUID, S_ISGID}) {
+    for (const char* call : {"chmod", "fchmod", "mknod", "creat"}) filter.Refuse(call, EPERM, Has(1, bit));
+    for (const char* call : {"fchmodat", "fchmodat2", "mknodat"}) filter.Refuse(call, EPERM, Has(2, bit));
+    // There is a mode where a file is made.
+    for (const uint64_t makes : {O_CREAT, O_TMPFILE}) {
+      filter.Refuse("open", EPERM, Has(1, makes), Has(2, bit));
+      filter.Refuse("openat", EPERM, Has(2, makes), Has(3, bit));
+    }
+  }
+  filter.Refuse("openat2", ENOSYS);
+}
+
+void RefuseFacts(FilterBuilder& filter, bool of_open_files) {
+  for (const std::string_view call : kFactCalls) {
+    if (!of_open_files || (call != "fchmod" && call != "utimensat")) filter.Refuse(call.data(), EPERM);
+  }
+  if (of_open_files) filter.Refuse("utimensat", EPERM, Not(1, 0));
+  filter.Refuse("ioctl", EPERM, Is(1, FS_IOC_SETFLAGS));
+  filter.Refuse("ioctl", EPERM, Is(1, FS_IOC_FSSETXATTR));
+}
+
 }  // namespace
 
 bool HasSyscallFilters() { return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0; }
 
-Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level) {
+Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level, FileFacts facts) {
   FilterBuilder builder;
   if (!builder.valid()) return InternalError("a filter of system calls: out of memory");
   builder.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
   builder.Set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
   RefuseAtBasic(builder);
   if (level >= IsolationLevel::kStrict) RefuseAtStrict(builder);
-  if (level == IsolationLevel::kStrict) builder.Refuse("socket", EACCES, Not(0, AF_UNIX));
+  if (level >= IsolationLevel::kStrict) RefuseSockets(builder, level, facts == FileFacts::kOfOpenFiles);
+  if (facts != FileFacts::kAll) RefuseSetId(builder);
+  if (facts >= FileFacts::kOfOpenFiles) RefuseFacts(builder, facts == FileFacts::kOfOpenFiles);
   SyscallFilter filter;
   filter.program_ = builder.Program();
   if (builder.error() != 0) return ErrnoError("a filter of system calls", builder.error());

@@ -46,8 +46,8 @@ constexpr std::array<const char*, 32> kReadable = {"/usr",
                                                    "/proc",
                                                    "/sys",
                                                    "/dev/random"};
-constexpr std::array<const char*, 6> kWritable = {"/dev/null",    "/dev/zero", "/dev/full",
-                                                  "/dev/urandom", "/dev/shm",  "/dev/ptmx"};
+constexpr std::array<const char*, 5> kWritable = {"/dev/null", "/dev/zero", "/dev/full", "/dev/urandom",
+                                                  "/dev/shm"};
 
 // Names, or beginnings of names where they end with '*'.
 constexpr std::array<std::string_view, 18> kVariables = {

@@ -10,7 +10,6 @@ is no child of this process any more, or {"error": ...}. It ends when the socket
 It stays single-threaded and runs no code of users. Everything it does is before a fork or after one.
 """
 
-import contextlib
 import gc
 import json
 import os
@@ -50,17 +49,16 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
             os._exit(1)
         if worker == 0:
             os.close(inward)
-            os.close(outward)
             server.close()
             try:
+                # With a session of its own, or it would be ended together with the warm process, and have its terminal.
+                os.setsid()
+                os.write(outward, str(os.getpid()).encode())
+                os.close(outward)
                 _become_worker(request, descriptors)
             except BaseException as error:
                 errors.die(errors.message_of(error))
             return 0
-        # A process group of its own, or it would be ended together with the warm process.
-        with contextlib.suppress(OSError):  # it has been killed already
-            os.setpgid(worker, worker)
-        os.write(outward, str(worker).encode())
         os._exit(0)
     os.close(outward)
     with os.fdopen(inward, "rb") as pipe:

@@ -114,6 +114,8 @@ WorkerSpawner::Surroundings WorkerSpawner::SurroundingsIn(const Place& place,
   const auto add = [&files = confinement.files](const std::vector<LandlockPath>& more) {
     files.insert(files.end(), more.begin(), more.end());
   };
+  // Beside its installation, so that links on the way to it are there.
+  if (!options_.python.empty()) add({{options_.python, false}});
   add(InterpreterPaths(options_.python));
   if (isolation.gpus) add(GpuPaths());
   add(isolation.files);
