@@ -171,6 +171,12 @@ def test_forwarded_headers_become_parameters(stub):
     assert list(seen.items()) == [("x-forward-b", "2"), ("x-forward-user", "anna")]
 
 
+@pytest.mark.parametrize("value", [" anna", "anna ", "a\\ ", "a, b", " ", ""])
+def test_values_of_metadata_may_begin_and_end_with_blanks(stub, value):
+    response = stub.ModelInfer(request("headers", "x"), metadata=[("x-forward-user", value)])
+    assert json.loads(response.raw_output_contents[0][4:]) == {"x-forward-user": value}
+
+
 def test_forwarded_binary_metadata_is_what_the_client_gave(stub):
     text = "äöü and no base64"
     response = stub.ModelInfer(request("headers", "x"), metadata=[("x-forward-bin", text.encode())])

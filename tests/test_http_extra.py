@@ -346,6 +346,39 @@ def test_body_below_the_limit(server):
     assert status == 200
 
 
+# ---- numbers that are not finite -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_what_answers_say_requests_may_say(repository, serve, connect, binary, kind):
+    name = {np.float32: "FP32", np.float64: "FP64"}[kind]
+    repository.add_identity("echo", name)
+    values = np.array([np.nan, np.inf, -np.inf, 1.5, -0.0, 1e-30], kind)
+    server = serve(repository)
+    client = connect("http", server)
+    inputs = [client.input("IN", values, binary_data=binary)]
+    result = client.infer("echo", inputs, outputs=[client.output("OUT", binary_data=False)])
+    np.testing.assert_array_equal(result.as_numpy("OUT"), values)
+    # And as they stand in an answer.
+    said = b'{"inputs":[{"name":"IN","shape":[3],"datatype":"%s","data":[NaN,Infinity,-Infinity]}]}' % name.encode()
+    status, _, body = server.request("POST", "/v2/models/echo/infer", said)
+    assert (status, b'"data":[NaN,Infinity,-Infinity]' in body) == (200, True)
+    status, _, body = server.request("POST", "/v2/models/echo/generate", b'{"IN":[NaN,-Infinity]}')
+    assert (status, b"NaN,-Infinity" in body) == (200, True)
+
+
+def test_integers_and_texts_are_finite(repository, serve):
+    repository.add_identity("whole", "INT32")
+    repository.add_identity("text", "STRING")
+    server = serve(repository)
+    for model, kind in (("whole", "INT32"), ("text", "BYTES")):
+        said = '{"inputs":[{"name":"IN","shape":[1],"datatype":"%s","data":[NaN]}]}' % kind
+        status, _, answer = server.request("POST", f"/v2/models/{model}/infer", said.encode())
+        assert status >= 400
+        assert b"Unable to parse 'data': attempt to access JSON non-" in answer
+
+
 # ---- headers and restrictions --------------------------------------------------------------------
 
 

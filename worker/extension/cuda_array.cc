@@ -88,7 +88,8 @@ bool TakeCudaArray(PyObject* source, PyTensor& tensor) {
   const auto size = ByteSize(type, shape);
   if (!size) return Fail("it has an impossible shape " + ShapeToString(shape));
   if (PyObject* given = Entry(facts.get(), "strides");
-      given != nullptr && (!TakeNumbers(given, strides) || !IsContiguous(shape, strides, ElementSize(type))))
+      given != nullptr &&
+      (!TakeNumbers(given, strides) || (*size > 0 && !IsContiguous(shape, strides, ElementSize(type)))))
     return Fail("only contiguous arrays that are stored in C-Order are supported");
   auto gpu = *size == 0 ? Result<int>(0) : GpuOf(address);
   if (!gpu.ok()) return Fail(gpu.status().message());

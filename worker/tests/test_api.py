@@ -195,6 +195,14 @@ class TestDlpack:
         array = np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), (2, 1, 3), (12, 200, 4))
         assert Tensor.from_dlpack("x", array).shape() == [2, 1, 3]
 
+    @pytest.mark.parametrize(
+        ("shape", "strides"), [((2, 0), (4, 4)), ((0, 0), (4, 4)), ((2, 0, 2), (8, 8, 4)), ((3, 2, 0), (8, 4, 4))]
+    )
+    def test_strides_without_elements_say_nothing(self, shape, strides):
+        # As torch gives them.
+        array = np.lib.stride_tricks.as_strided(np.zeros(0, np.float32), shape, strides)
+        assert Tensor.from_dlpack("x", array).shape() == list(shape)
+
     def test_device(self):
         assert Tensor("x", ARRAY).__dlpack_device__() == (1, 0)
 

@@ -273,6 +273,8 @@ Http2Session::Http2Session(Owner& owner, const Limits& limits) : owner_(owner), 
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_max_outbound_ack(option, kMostWaitingAnswers);
+  // Values of metadata may begin and end with blanks, as gRPC's other servers take them.
+  nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
   nghttp2_option_set_max_continuations(option, kMoreContinuations + limits.head_bytes / kSmallFrame);
   nghttp2_option_set_stream_reset_rate_limit(option, limits.reset_burst, limits.resets_per_second);
   Checked(nghttp2_session_server_new2(&session_, callbacks.get(), this, option));

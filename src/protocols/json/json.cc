@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/container/small_vector.hpp>
+#include <cctype>
+#include <limits>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -46,6 +48,58 @@ Status SyntaxError(simdjson::error_code code, std::string_view text) {
                        std::to_string(offset));
 }
 
+// NaN and Infinity are no JSON, but answers have them, and Triton reads them. simdjson does not: it is given these numbers in their
+// place, which are below what FP32 can hold and of no other use.
+struct NotFinite {
+  std::string_view name;
+  std::string_view literal;
+  double number;
+  double value;
+};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr NotFinite kNotFinite[] = {{"NaN", "1.7e-320", 1.7e-320, std::numeric_limits<double>::quiet_NaN()},
+                                    {"-NaN", "1.7e-320", 1.7e-320, std::numeric_limits<double>::quiet_NaN()},
+                                    {"Infinity", "1.9e-320", 1.9e-320, kInfinity},
+                                    {"-Infinity", "-1.9e-320", -1.9e-320, -kInfinity},
+                                    {"Inf", "1.9e-320", 1.9e-320, kInfinity},
+                                    {"-Inf", "-1.9e-320", -1.9e-320, -kInfinity}};
+
+// The text with numbers for such names where a value may stand; nothing where it has none.
+std::optional<std::string> WithNumbers(std::string_view text) {
+  std::string out;
+  size_t copied = 0;
+  bool quoted = false;
+  char before = '\0';  // outside of strings, but for blanks
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char one = text[i];
+    if (quoted) {
+      if (one == '\\') ++i;
+      quoted = one != '"';
+      continue;
+    }
+    quoted = one == '"';
+    if ((one == 'N' || one == 'I' || one == '-') && (before == '[' || before == ',' || before == ':')) {
+      for (const NotFinite& each : kNotFinite) {
+        if (!text.substr(i).starts_with(each.name)) continue;
+        out.append(text, copied, i - copied).append(each.literal);
+        i += each.name.size() - 1;
+        copied = i + 1;
+        break;
+      }
+    }
+    if (!std::isspace(static_cast<unsigned char>(one))) before = one;
+  }
+  if (copied == 0) return std::nullopt;
+  return out.append(text, copied);
+}
+
+simdjson::error_code Parse(simdjson::dom::parser& parser, std::string_view text, bool copy, element& root) {
+  const auto error = parser.parse(text.data(), text.size(), copy).get(root);
+  if (!error || error == simdjson::DEPTH_ERROR) return error;
+  const auto numbers = WithNumbers(text);
+  return numbers ? parser.parse(*numbers).get(root) : error;
+}
+
 Status KindError(std::string_view name, std::string_view kind) {
   return InternalError("Unable to parse '" + Shortened(name) + "': attempt to access JSON non-" +
                        std::string(kind) + " as " + std::string(kind));
@@ -64,14 +118,14 @@ int Base64Value(char c) {
 
 Result<element> ParseJson(simdjson::dom::parser& parser, std::string_view text) {
   element root;
-  const auto error = parser.parse(text.data(), text.size(), false).get(root);
+  const auto error = Parse(parser, text, false, root);
   if (error) return SyntaxError(error, text);
   return root;
 }
 
 Result<element> ParseJsonCopy(simdjson::dom::parser& parser, std::string_view text) {
   element root;
-  const auto error = parser.parse(text.data(), text.size(), true).get(root);
+  const auto error = Parse(parser, text, true, root);
   if (error) return SyntaxError(error, text);
   return root;
 }
@@ -123,6 +177,14 @@ Result<simdjson::dom::object> JsonObject(std::string_view name, element element,
   return value;
 }
 
+bool JsonDouble(element element, double& value) {
+  if (element.get_double().get(value)) return false;
+  for (const NotFinite& each : kNotFinite) {
+    if (value == each.number) value = each.value;
+  }
+  return true;
+}
+
 Result<ParameterValue> JsonParameter(std::string_view name, element element) {
   using simdjson::dom::element_type;
   switch (element.type()) {
@@ -132,8 +194,11 @@ Result<ParameterValue> JsonParameter(std::string_view name, element element) {
       return ParameterValue(element.get_int64().value_unsafe());
     case element_type::UINT64:
       return ParameterValue(element.get_uint64().value_unsafe());
-    case element_type::DOUBLE:
-      return ParameterValue(element.get_double().value_unsafe());
+    case element_type::DOUBLE: {
+      double number = 0;
+      (void)JsonDouble(element, number);
+      return ParameterValue(number);
+    }
     case element_type::STRING:
       return ParameterValue(std::string(element.get_string().value_unsafe()));
     default:

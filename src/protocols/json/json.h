@@ -12,7 +12,7 @@
 namespace braid {
 
 // Parses `text`, behind which SIMDJSON_PADDING bytes can be read. The result lives as long as the parser is
-// not used again. Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
+// not used again. NaN, Infinity, Inf and their negatives are numbers, for JsonDouble(). Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
 Result<simdjson::dom::element> ParseJson(simdjson::dom::parser& parser, std::string_view text);
 // The same for a text without padding, which is copied.
 Result<simdjson::dom::element> ParseJsonCopy(simdjson::dom::parser& parser, std::string_view text);
@@ -21,6 +21,8 @@ Result<simdjson::dom::element> ParseJsonCopy(simdjson::dom::parser& parser, std:
 // access JSON non-string as string" and the like.
 Result<std::string_view> JsonString(std::string_view name, simdjson::dom::element element);
 Result<bool> JsonBool(std::string_view name, simdjson::dom::element element);
+// False for what is no number.
+bool JsonDouble(simdjson::dom::element element, double& value);
 Result<uint64_t> JsonUnsigned(std::string_view name, simdjson::dom::element element);
 // Arrays of more than `limit` elements are refused too.
 Result<simdjson::dom::array> JsonArray(std::string_view name, simdjson::dom::element element, size_t limit);

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "protocols/json/json.h"
+
 namespace braid {
 namespace {
 
@@ -88,7 +90,7 @@ Status FillNumbers(element data, JsonForm form, DataType type, size_t count, std
       converted = flag;
     } else if constexpr (kIsFloat) {
       double number = 0;
-      if (value.get_double().get(number)) return LeafError::kKind;
+      if (!JsonDouble(value, number)) return LeafError::kKind;
       converted = static_cast<T>(number);
     } else if constexpr (std::is_signed_v<T>) {
       int64_t number = 0;
