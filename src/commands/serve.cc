@@ -99,6 +99,15 @@ int Serve(const CommandLine& line) {
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
+    if (!line.options.loopback_only()) {
+      std::cout << "           other machines reach it; --host 127.0.0.1 is for this machine alone\n";
+      if (line.options.access_files.tokens.empty() && line.options.access_files.policy.empty() &&
+          !line.options.http_tls.mutual) {
+        BRAID_LOG_WARNING(log,
+                          "every machine that reaches this one may use the server: no --token-file or "
+                          "--policy-file says who");
+      }
+    }
     if (std::string sample = SampleRequest(server.catalog(), server.addresses()); !sample.empty()) {
       std::cout << "try:       " << sample << '\n';
     }

@@ -13,6 +13,7 @@
 #include "fleet/replica.h"
 #include "fleet/status_report.h"
 #include "server/memory_size.h"
+#include "server/startup_report.h"
 
 namespace braid {
 namespace {
@@ -63,12 +64,9 @@ Console::Console(Surroundings surroundings)
                .ports =
                    [this] {
                      const auto now = addresses_.Get();
-                     return ConsolePorts{now->http,
-                                         now->grpc,
-                                         now->metrics,
-                                         now->admin,
-                                         surroundings_.http_connections(),
-                                         surroundings_.grpc_connections()};
+                     return ConsolePorts{EndpointHere(now->http),          EndpointHere(now->grpc),
+                                         EndpointHere(now->metrics),       EndpointHere(now->admin),
+                                         surroundings_.http_connections(), surroundings_.grpc_connections()};
                    },
                .history = history_,
                .log = surroundings_.log,
@@ -107,8 +105,8 @@ void Console::SetAddresses(const ServerAddresses& addresses) {
 std::string Console::Url(const ServerAddresses& addresses) const {
   if (context_.assets.empty()) return "";
   const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
-  return (addresses.https ? "https://" : "http://") + (admin ? addresses.admin : addresses.metrics) +
-         "/console/";
+  return (addresses.https ? "https://" : "http://") +
+         EndpointHere(admin ? addresses.admin : addresses.metrics) + "/console/";
 }
 
 ApiSet Console::Apis() {

@@ -10,6 +10,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/status.h"
+#include "protocols/net/listening_socket.h"
 #include "server/options_ovms.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
@@ -287,6 +288,13 @@ ConsolePlace ServerOptions::console_place() const {
   const bool as_http = allow_http && (metrics_address.empty() || metrics_address == http.address);
   return as_http || origin("allow-console") == OptionOrigin::kCommandLine ? ConsolePlace::kMetricsPort
                                                                           : ConsolePlace::kNone;
+}
+
+bool ServerOptions::loopback_only() const {
+  const auto loopback = [](bool open, const std::string& address) { return !open || IsLoopback(address); };
+  return loopback(allow_http, http.address) && loopback(allow_grpc, grpc.address) &&
+         loopback(allow_metrics, metrics_address.empty() ? http.address : metrics_address) &&
+         loopback(!admin_address.empty(), admin_address);
 }
 
 }  // namespace braid

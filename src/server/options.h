@@ -199,6 +199,13 @@ struct ServerOptions {
   // management among it, would be heard where it was not before.
   ConsolePlace console_place() const;
 
+  // Whether every port that is open to clients, or shows what they do, is at a loopback address.
+  bool loopback_only() const;
+  // --allow-client-shm; as loopback_only() where it is not given, since other machines' clients share no memory with this one.
+  bool takes_client_shm() const {
+    return origin("allow-client-shm") == OptionOrigin::kDefault ? loopback_only() : allow_client_shm;
+  }
+
   // Whether there is a config.json, or one model in its place.
   bool serves_config() const { return !config.config_path.empty() || !model_settings.empty(); }
 

@@ -799,8 +799,12 @@ const OptionSpec kOptionTable[] = {
     WorksMany("rate-limit-resource", "R:N:D", Group::kCache, {SetResourceLimit, ShowResourceLimits},
               "How much there is of a resource, on one device or on each; else as much as the instance that "
               "needs the most"),
-    Works("allow-client-shm", "", Group::kCache, Bool<&O::allow_client_shm>(),
-          "Let clients name files in /dev/shm to pass tensors"),
+    Works(
+        "allow-client-shm", "", Group::kCache,
+        {Bool<&O::allow_client_shm>().set,
+         [](const O& options) { return std::string(options.takes_client_shm() ? "true" : "false"); }},
+        "Let clients name files in /dev/shm to pass tensors; true by default where all ports are at loopback "
+        "addresses"),
     Works("max-connections", "N", Group::kCache,
           Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most>, 1>(),
           "Connections that clients can have open, over HTTP and gRPC together; more are closed at once"),

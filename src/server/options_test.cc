@@ -68,6 +68,24 @@ TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
   EXPECT_THAT(line.err, HasSubstr("--allow-console needs a port to be served at"));
 }
 
+TEST(Options, ClientsShareMemoryByDefaultWhereAllOfThemAreOnThisMachine) {
+  const auto takes = [](std::vector<const char*> arguments) {
+    arguments.push_back("models");
+    const CommandLine line = Parse(std::move(arguments));
+    EXPECT_FALSE(line.exit_code) << line.err;
+    return line.options.takes_client_shm();
+  };
+  EXPECT_FALSE(takes({}));
+  EXPECT_TRUE(takes({"--allow-client-shm"}));
+  EXPECT_TRUE(takes({"--host=127.0.0.1"}));
+  EXPECT_TRUE(takes({"--host=::1"}));
+  EXPECT_FALSE(takes({"--host=127.0.0.1", "--allow-client-shm=false"}));
+  for (const char* open : {"--http-address=0.0.0.0", "--grpc-address=0.0.0.0",
+                           "--metrics-address=::", "--admin-address=0.0.0.0:1"})
+    EXPECT_FALSE(takes({"--host=127.0.0.1", open})) << open;
+  EXPECT_TRUE(takes({"--host=127.0.0.1", "--grpc-address=0.0.0.0", "--allow-grpc=false"}));
+}
+
 TEST(Options, AFleetIsShownByTheConsole) {
   EXPECT_EQ(Parse({"--fleet-endpoints=a:2:1:3,b:2:1:3", "models"}).options.fleet_endpoints,
             "a:2:1:3,b:2:1:3");

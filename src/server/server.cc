@@ -86,8 +86,8 @@ void BoundSegments(SegmentBudget::Limits& limits) {
 }
 
 std::string Endpoint(const std::string& address, int port) {
-  const std::string host = address == "0.0.0.0" ? "127.0.0.1" : address;
-  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+  return (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
+         std::to_string(port);
 }
 
 }  // namespace
@@ -461,7 +461,12 @@ class Server::Parts {
         ClientGpus::Options{.limit_ns = options_.gpu_timeout_ms * kMillisecondNs,
                             .log = &log_,
                             .max_pinned_bytes = options_.workers.pinned_pool_bytes}));
-    context_->client_memory->set_allowed(options_.allow_client_shm);
+    if (!options_.takes_client_shm()) {
+      context_->client_memory->Forbid(
+          options_.origin("allow-client-shm") == OptionOrigin::kDefault
+              ? "it listens beyond this machine's loopback interface, and has no --allow-client-shm"
+              : "--allow-client-shm=false");
+    }
     context_->client_memory->set_max_bytes(
         options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
     context_->tracer = tracer_.get();

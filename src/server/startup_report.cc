@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -114,6 +116,13 @@ std::string DescribeIsolation(const IsolationOptions& options) {
   return text;
 }
 
+std::string EndpointHere(const std::string& endpoint) {
+  for (const auto& [all, here] : {std::pair("0.0.0.0:", "127.0.0.1:"), std::pair("[::]:", "[::1]:")}) {
+    if (endpoint.starts_with(all)) return here + endpoint.substr(std::string_view(all).size());
+  }
+  return endpoint;
+}
+
 std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses) {
   if (addresses.http.empty()) return "";
   for (const auto& servable : catalog.All()) {
@@ -122,8 +131,9 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
     Json inputs = Json::array();
     for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
     if (!possible) continue;
-    return std::string("curl -s ") + (addresses.https ? "https://" : "http://") + addresses.http +
-           "/v2/models/" + info.name + "/infer -d '" + DumpJson(Json{{"inputs", inputs}}) + "'";
+    return std::string("curl -s ") + (addresses.https ? "https://" : "http://") +
+           EndpointHere(addresses.http) + "/v2/models/" + info.name + "/infer -d '" +
+           DumpJson(Json{{"inputs", inputs}}) + "'";
   }
   return "";
 }

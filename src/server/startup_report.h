@@ -28,6 +28,9 @@ std::string DescribeGpus(const std::vector<GpuDevice>& gpus);
 // "basic (out of reach: memory and environment, signals)".
 std::string DescribeIsolation(const IsolationOptions& options);
 
+// Where a client on this machine reaches `endpoint`, which may stand for all addresses: "0.0.0.0:8000" is "127.0.0.1:8000" then.
+std::string EndpointHere(const std::string& endpoint);
+
 // A curl command that sends a real request to the first ready model; empty when there is none or HTTP is off.
 std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses);
 

@@ -40,6 +40,12 @@ std::string RequestFor(std::vector<TensorSpec> inputs) {
   return SampleRequest(catalog, addresses);
 }
 
+TEST(EndpointHere, IsOneThatAClientCanConnectTo) {
+  EXPECT_EQ(EndpointHere("0.0.0.0:8000"), "127.0.0.1:8000");
+  EXPECT_EQ(EndpointHere("[::]:8000"), "[::1]:8000");
+  for (const char* same : {"", "127.0.0.1:1", "10.0.0.0:1", "[::1]:1"}) EXPECT_EQ(EndpointHere(same), same);
+}
+
 TEST(SampleRequest, HasValuesOfEachType) {
   const std::string begin = "curl -s http://localhost:8000/v2/models/m/infer -d '";
   EXPECT_EQ(RequestFor({Input("IN", DataType::kInt32, {-1, 3})}),

@@ -149,9 +149,9 @@ Status PutOutput(const RegionPart& part, Tensor& output) {
 }
 
 Status ClientSharedMemory::CheckAllowed() const {
-  return allowed_ ? OkStatus()
-                  : UnsupportedError(
-                        "shared memory of clients is not allowed on this server (--allow-client-shm=false)");
+  return forbidden_.empty() ? OkStatus()
+                            : UnsupportedError("shared memory of clients is not allowed on this server (" +
+                                               forbidden_ + ")");
 }
 
 template <class Open>

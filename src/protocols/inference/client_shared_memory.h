@@ -123,10 +123,10 @@ Status PutOutput(const RegionPart& part, Tensor& output);
 // The regions by their names. Any thread.
 class ClientSharedMemory {
  public:
-  // --allow-client-shm. Without it everything is refused with UNSUPPORTED. Before the first request.
-  void set_allowed(bool allowed) {
-    allowed_ = allowed;
-    used_ = !allowed;  // requests that name a region are refused with more than that it is not there
+  // Everything is refused with UNSUPPORTED, and `why`. Before the first request.
+  void Forbid(std::string why) {
+    forbidden_ = std::move(why);
+    used_ = true;  // requests that name a region are refused with more than that it is not there
   }
   // --client-shm-max-bytes: of all regions together, those that only requests still use too. Before the first
   // request.
@@ -171,7 +171,7 @@ class ClientSharedMemory {
   template <class Open>
   Status Add(const std::string& name, Open open);
 
-  bool allowed_ = true;
+  std::string forbidden_;  // empty: it is allowed
   std::shared_ptr<MappedBytes> mapped_ = std::make_shared<MappedBytes>(UINT64_MAX);
   // Never null; without devices by default. Outlives the regions.
   std::unique_ptr<ClientGpus> gpus_ =
