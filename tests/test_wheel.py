@@ -143,6 +143,18 @@ def test_the_command_is_the_server(python, tmp_path):
     assert installed.stdout == built.stdout
 
 
+def test_check_imports_models_in_that_environment_too(python, models, tmp_path):
+    checked = subprocess.run(
+        [python.parent / "braid", "check", models, "--import"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "numpy" not in checked.stdout
+
+
 def test_it_needs_no_library_that_is_neither_bundled_nor_of_every_system(python, tmp_path):
     """What the server is linked with lies in the wheel or in OpenVINO's, but for the C library's own."""
     packages = next(python.parent.parent.glob("lib/python3*/site-packages"))

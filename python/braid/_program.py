@@ -12,7 +12,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     """The command line of the server's program. Models run in this interpreter's environment, unless --python names another."""
     arguments = list(arguments)
     named = any(argument == "--python" or argument.startswith("--python=") for argument in arguments)
-    if arguments[:1] == ["serve"] and not named:
+    if arguments[:1] in (["serve"], ["check"]) and not named:
         arguments[1:1] = ["--python", sys.executable]
     return [str(PROGRAM), *arguments]
 

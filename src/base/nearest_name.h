@@ -14,7 +14,9 @@ class NearestName {
  public:
   explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + (wanted.size() + 1) / 3) {}
 
+  // Leaves out the wanted word itself, which the user has written.
   void Offer(std::string_view known) {
+    if (known == wanted_) return;
     const size_t distance = Distance(known);
     if (distance < distance_) {
       distance_ = distance;
