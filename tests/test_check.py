@@ -652,3 +652,38 @@ def test_help_names_all_options():
     assert done.code == 0
     for option in ("--format", "--report", "--strict", "--import", "--import-timeout-seconds"):
         assert option in done.out
+
+
+def test_what_libraries_print_is_no_part_of_the_report(tmp_path):
+    source = '#include <stdio.h>\n__attribute__((constructor)) static void say(void) { puts("opened"); }\n'
+    (tmp_path / "talks.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libtalks.so", tmp_path / "talks.c"], check=True)
+    config_json = tmp_path / "config.json"
+    config_json.write_text(
+        json.dumps(
+            {
+                "model_config_list": [],
+                "custom_node_library_config_list": [{"name": "talks", "base_path": str(tmp_path / "libtalks.so")}],
+                "pipeline_config_list": [
+                    {
+                        "name": "p",
+                        "inputs": ["x"],
+                        "nodes": [
+                            {
+                                "name": "n",
+                                "type": "custom",
+                                "library_name": "talks",
+                                "params": {},
+                                "inputs": [{"in": {"node_name": "request", "data_item": "x"}}],
+                                "outputs": [{"data_item": "out", "alias": "y"}],
+                            }
+                        ],
+                        "outputs": [{"z": {"node_name": "n", "data_item": "y"}}],
+                    }
+                ],
+            }
+        )
+    )
+    checked = Checked(config_json, "--import", "--format=json")
+    assert "opened" in checked.err
+    assert json.loads(checked.out)["findings"]

@@ -1,10 +1,12 @@
 #include "commands/check.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -16,6 +18,7 @@
 
 #include "base/log.h"
 #include "base/nearest_name.h"
+#include "base/unique_fd.h"
 #include "check/checker.h"
 #include "check/output.h"
 #include "check/report.h"
@@ -161,6 +164,29 @@ int MisuseOptions(const CommandLine& options) {
   return Misuse(message + meant);
 }
 
+// While it lives, what libraries of the user print goes to standard error: standard output is the report's.
+class LibrariesPrintElsewhere {
+ public:
+  LibrariesPrintElsewhere() : output_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) {
+    if (output_.valid()) ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  ~LibrariesPrintElsewhere() {
+    std::cout.flush();
+    std::fflush(nullptr);
+    if (output_.valid()) ::dup2(output_.get(), STDOUT_FILENO);
+  }
+  LibrariesPrintElsewhere(const LibrariesPrintElsewhere&) = delete;
+  LibrariesPrintElsewhere& operator=(const LibrariesPrintElsewhere&) = delete;
+
+ private:
+  const UniqueFd output_;
+};
+
+Result<check::CheckResult> CheckQuietly(const check::CheckRequest& request) {
+  const LibrariesPrintElsewhere elsewhere;
+  return check::Check(request);
+}
+
 int CheckFiles(const CheckLine& line, const ServerOptions& options) {
   check::CheckRequest request;
   request.paths = options.folders.model_repositories;
@@ -175,7 +201,7 @@ int CheckFiles(const CheckLine& line, const ServerOptions& options) {
     request.import.python = python->path;
     request.import.worker_directory = *worker;
   }
-  auto result = check::Check(request);
+  const auto result = CheckQuietly(request);
   if (!result.ok()) return Misuse(EscapeForLog(result.status().message()));
   if (line.format == "json") {
     std::cout << check::AsJson(*result);
