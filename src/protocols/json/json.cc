@@ -57,12 +57,15 @@ struct NotFinite {
   double value;
 };
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr NotFinite kNotFinite[] = {{"NaN", "1.7e-320", 1.7e-320, std::numeric_limits<double>::quiet_NaN()},
-                                    {"-NaN", "1.7e-320", 1.7e-320, std::numeric_limits<double>::quiet_NaN()},
-                                    {"Infinity", "1.9e-320", 1.9e-320, kInfinity},
-                                    {"-Infinity", "-1.9e-320", -1.9e-320, -kInfinity},
-                                    {"Inf", "1.9e-320", 1.9e-320, kInfinity},
-                                    {"-Inf", "-1.9e-320", -1.9e-320, -kInfinity}};
+constexpr NotFinite kNotFinite[] = {{"NaN", "7e-320", 7e-320, std::numeric_limits<double>::quiet_NaN()},
+                                    {"-NaN", "7e-320", 7e-320, std::numeric_limits<double>::quiet_NaN()},
+                                    {"Infinity", "9e-320", 9e-320, kInfinity},
+                                    {"-Infinity", "-9e-320", -9e-320, -kInfinity},
+                                    {"Inf", "9e-320", 9e-320, kInfinity},
+                                    {"-Inf", "-9e-320", -9e-320, -kInfinity}};
+
+// What is longer with numbers takes more memory than the budget was charged for it, so there is a limit.
+constexpr size_t kMostWithNames = size_t{4} << 20;
 
 // The text with numbers for such names where a value may stand; nothing where it has none.
 std::optional<std::string> WithNumbers(std::string_view text) {
@@ -96,7 +99,7 @@ std::optional<std::string> WithNumbers(std::string_view text) {
 simdjson::error_code Parse(simdjson::dom::parser& parser, std::string_view text, bool copy, element& root) {
   const auto error = parser.parse(text.data(), text.size(), copy).get(root);
   if (!error || error == simdjson::DEPTH_ERROR) return error;
-  const auto numbers = WithNumbers(text);
+  const auto numbers = text.size() <= kMostWithNames ? WithNumbers(text) : std::nullopt;
   return numbers ? parser.parse(*numbers).get(root) : error;
 }
 

@@ -12,7 +12,7 @@
 namespace braid {
 
 // Parses `text`, behind which SIMDJSON_PADDING bytes can be read. The result lives as long as the parser is
-// not used again. NaN, Infinity, Inf and their negatives are numbers, for JsonDouble(). Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
+// not used again. NaN, Infinity, Inf and their negatives are numbers, for JsonDouble(), in texts of up to 4 MiB. Errors: INTERNAL "failed to parse the request JSON buffer: {reason} at {offset}".
 Result<simdjson::dom::element> ParseJson(simdjson::dom::parser& parser, std::string_view text);
 // The same for a text without padding, which is copied.
 Result<simdjson::dom::element> ParseJsonCopy(simdjson::dom::parser& parser, std::string_view text);
