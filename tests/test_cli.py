@@ -138,6 +138,27 @@ def test_id_is_the_name_of_the_server(repository, serve):
     assert serve(repository, "--id=mine").json("GET", "/v2")[1]["name"] == "mine"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--http-restricted-api=health:key=hush",
+        "--grpc-restricted-protocol=health:key=hush",
+        "--http-restricted-api=nonsense:key=hush",
+        "--sequence_state_store=redis://user:hush@127.0.0.1:1",
+        "--sequence_state_store=redis://user:hush@127.0.0.1:x",
+        "--trace-config=opentelemetry,url=http://user:hush@127.0.0.1:1/v1/traces",
+        "--trace-config=opentelemetry,url=htp://user:hush@127.0.0.1:1/v1/traces",
+    ],
+)
+def test_secrets_of_options_are_not_repeated(repository, option):
+    repository.add_identity("a")
+    shown = braid("serve", repository.path, option, "--print-config")
+    assert "hush" not in shown.stdout + shown.stderr
+    ended = braid("serve", repository.path, option, "--http-port=99999", "--host=127.0.0.1")
+    assert ended.returncode != 0
+    assert "hush" not in ended.stdout + ended.stderr
+
+
 def test_log_file(repository, serve, tmp_path):
     repository.add_identity("a")
     server = serve(repository, f"--log-file={tmp_path / 'server.log'}")

@@ -138,6 +138,17 @@ constexpr Access List() {
       [](const ServerOptions& options) { return fmt::format("{}", fmt::join(Get<kField>(options), ",")); }};
 }
 
+// The same of "NAME=SECRET", shown as "NAME=...".
+template <auto kField>
+constexpr Access Secrets() {
+  return {List<kField>().set, [](const ServerOptions& options) {
+            std::string text;
+            for (const std::string& one : Get<kField>(options))
+              text += (text.empty() ? "" : ",") + one.substr(0, one.find('=')) + "=...";
+            return text;
+          }};
+}
+
 template <class T>
 using Choices =
     std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed

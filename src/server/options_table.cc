@@ -618,7 +618,7 @@ const OptionSpec kOptionTable[] = {
           "Threads that speak HTTP"),
     Works("http-header-forward-pattern", "REGEX", Group::kHttp, Text<&O::http_header_forward_pattern>(),
           "Request headers that become request parameters"),
-    WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, List<&O::http_restricted_apis>(),
+    WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, Secrets<&O::http_restricted_apis>(),
               "APIs that need header K with value V"),
     WorksMany("allow-origin", "ORIGIN", Group::kHttp, {AddOrigin, List<Http<&H::allowed_origins>>().show},
               "Pages in browsers that may send POST requests beside those of the server's own address: "
@@ -658,7 +658,7 @@ const OptionSpec kOptionTable[] = {
           "Threads that speak gRPC; 0 is half as many as there are cores"),
     Works("grpc-header-forward-pattern", "REGEX", Group::kGrpc, Text<&O::grpc_header_forward_pattern>(),
           "Request metadata that becomes request parameters"),
-    WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, List<&O::grpc_restricted_protocols>(),
+    WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, Secrets<&O::grpc_restricted_protocols>(),
               "APIs that need metadata triton-grpc-protocol-K with value V"),
     Works("grpc-use-ssl", "", Group::kGrpc, Bool<GrpcTls<&TlsOptions::use>>(), "Serve gRPC over TLS"),
     Works("grpc-use-ssl-mutual", "", Group::kGrpc,

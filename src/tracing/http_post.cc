@@ -8,6 +8,8 @@ namespace braid {
 
 Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const std::string whole(text);
+  if (whole.find('@') != std::string::npos)
+    return InvalidArgumentError("the collector's URL has a user or a password, which is not sent to it");
   if (text.starts_with("https://")) {
     return InvalidArgumentError("'" + whole +
                                 "' asks for TLS, which is not spoken; use a collector beside the server");
