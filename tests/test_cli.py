@@ -144,6 +144,7 @@ def test_id_is_the_name_of_the_server(repository, serve):
         "--http-restricted-api=health:key=hush",
         "--grpc-restricted-protocol=health:key=hush",
         "--http-restricted-api=nonsense:key=hush",
+        "--http-restricted-apis=health:key=hush",
         "--sequence_state_store=redis://user:hush@127.0.0.1:1",
         "--sequence_state_store=redis://user:hush@127.0.0.1:x",
         "--trace-config=opentelemetry,url=http://user:hush@127.0.0.1:1/v1/traces",

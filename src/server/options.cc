@@ -154,6 +154,12 @@ Status CheckTogether(const ServerOptions& options) {
         "braid "
         "serve --config_path FILE");
   }
+  for (const std::string& repository : options.folders.model_repositories) {
+    if (repository.find("://") != std::string::npos) {
+      return InvalidArgumentError(fmt::format(
+          "--model-repository: '{}' is remote: this server reads models from folders alone", repository));
+    }
+  }
   const auto& startup = options.folders.startup_models;
   if (!startup.empty() && options.folders.control_mode != ControlMode::kExplicit) {
     return InvalidArgumentError("--load-model needs --model-control-mode=explicit");
@@ -258,7 +264,8 @@ CommandLine ParseServe(int argc, const char* const* argv) {
       std::string_view name = std::string_view(word).substr(0, word.find('='));
       name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
       std::string_view near = NearestOption(name);
-      return FailToServe(fmt::format("unknown option '{}'{}", word,
+      // What stands behind '=' may be a secret.
+      return FailToServe(fmt::format("unknown option '{}'{}", word.substr(0, word.find('=')),
                                      near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
     }
     line.options.folders.model_repositories.push_back(word);

@@ -40,7 +40,7 @@ struct HttpListenerOptions {
   std::string body_limit_hint;
   size_t max_header_bytes = size_t{32} * 1024;
   size_t max_header_fields = 256;
-  size_t max_chunks = 1'000'000;
+  size_t max_chunks = 65'536;
 
   // Between requests.
   std::chrono::milliseconds idle_timeout = std::chrono::minutes(10);
