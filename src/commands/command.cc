@@ -7,6 +7,7 @@
 
 #include "backends/native/native_worker.h"
 #include "backends/python/unpack_apart.h"
+#include "base/nearest_name.h"
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/fleet.h"
@@ -78,7 +79,11 @@ int RunProgram(int argc, const char* const* argv) {
   if (name.starts_with("--") && FindOption(name.substr(2, name.find('=') - 2))) {
     return Refuse(fmt::format("{} is an option of a command; did you mean: braid serve {}", name, name));
   }
-  return Refuse(fmt::format("unknown command '{}'", name));
+  NearestName nearest(name);
+  for (const Command& known : Commands()) nearest.Offer(known.name);
+  const std::string meant =
+      nearest.name().empty() ? "" : fmt::format("; did you mean: braid {}", nearest.name());
+  return Refuse(fmt::format("unknown command '{}'{}", name, meant));
 }
 
 }  // namespace braid

@@ -74,7 +74,8 @@ std::string ModelTable(const Catalog& catalog) {
     if (servable != ready.end()) {
       const ServableInfo& info = (*servable)->info();
       row[2] = std::string(ServableKindName(info.kind)) +
-               (info.platform.empty() ? "" : " (" + info.platform + ")");
+               // Of what is made of models, the platform says nothing of what runs.
+               (info.platform.empty() || info.kind != ServableKind::kModel ? "" : " (" + info.platform + ")");
       row[3] = std::to_string(info.instance_count) + DevicesOf(info);
     }
     rows.push_back(std::move(row));
