@@ -95,9 +95,10 @@ class Manager::Impl {
   Status Unload(const std::string& name, bool unload_dependents, const ModelRights& rights);
   Result<bool> Reload();
 
-  bool serving() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
+  bool serving() const { return knows_models_ && !life_.exiting(); }
+  bool started() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
   bool strict() const { return options_.folders && options_.folders->strict_readiness; }
-  bool server_ready() const { return serving() && (!strict() || catalog_.AllReady()); }
+  bool server_ready() const { return started() && (!strict() || catalog_.AllReady()); }
   void CheckServerReady(std::function<void(bool)> done) const;
 
  private:
@@ -140,6 +141,7 @@ class Manager::Impl {
   ConfigPipelines pipelines_;
   std::set<std::string> nameless_;  // folders that were skipped; the start's, then the polling thread's
   std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
+  std::atomic<bool> knows_models_{false};   // the catalog has the names of what is to be loaded
 
   Mutex round_mutex_;  // held while everything of the config.json is looked at and loaded
   ConfigModels models_ BRAID_GUARDED_BY(round_mutex_);
@@ -204,6 +206,7 @@ Status Manager::Impl::Start(Status& loaded) {
     FolderLoads::Outcome outcome;
     if (options_.config) PlanConfig(true, true, steps);
     if (folders_serve_) loaded = loads_->Plan(StartupSet(names), steps, outcome);
+    knows_models_ = options_.config.has_value() || folders_serve_;
     Run(steps);
     Findings findings;
     if (options_.config) FinishConfig(true, true, findings);
@@ -347,7 +350,7 @@ Status Manager::Impl::CheckTakesLoads() const {
     return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
   }
   if (life_.exiting()) return UnavailableError("Server exiting");
-  return serving() ? OkStatus() : UnavailableError("Server not ready");
+  return started() ? OkStatus() : UnavailableError("Server not ready");
 }
 
 Status Manager::Impl::Load(const LoadRequest& request) {

@@ -359,7 +359,8 @@ TEST_F(ManagerFoldersTest, RefusesLoadsWhileItStartsAndWhileItExits) {
   door.WaitForVisitor();
   EXPECT_EQ(Load("a"), UnavailableError("Server not ready"));
   EXPECT_EQ(Unload("a"), UnavailableError("Server not ready"));
-  EXPECT_FALSE(manager_->serving());
+  EXPECT_TRUE(manager_->serving());
+  EXPECT_FALSE(manager_->server_ready());
   EXPECT_EQ(Index(), "a:1 LOADING waiting for instances");
   door.Open();
   starter.join();
