@@ -311,7 +311,8 @@ def test_a_model_is_served_from_the_moment_it_is_ready(repository, serve, connec
     wait_until(lambda: http.raw.is_model_ready("fast"), what="the fast model")
     for client in (http, grpc):
         assert client.infer("fast", {"IN": np.float32([7])}).as_numpy("OUT")[0] == 7
-        assert client.raw.is_model_ready("fast") and not client.raw.is_model_ready("late")
+        assert client.raw.is_model_ready("fast")
+        assert not client.raw.is_model_ready("late")
         assert not client.raw.is_server_ready()
         for call in (client.raw.get_model_metadata, client.raw.get_model_config, client.raw.get_inference_statistics):
             assert call("fast")
@@ -365,7 +366,8 @@ class OvmsPythonModel:
     with OvmsServer(text, workdir=tmp_path, ready=False, listening=False) as server:
         server.find_open_ports()
         wait_until(lambda: server.request("GET", "/v2/models/dummy/ready")[0] == 200, what="the model")
-        assert server.states("dummy") == {1: "AVAILABLE"} and server.states("late") == {1: "LOADING"}
+        assert server.states("dummy") == {1: "AVAILABLE"}
+        assert server.states("late") == {1: "LOADING"}
         body = {"inputs": {"b": [[0.0] * 10]}}
         assert server.json("POST", "/v1/models/dummy:predict", body) == (200, {"outputs": [[1.0] * 10]})
         assert server.json("GET", "/v2/models/dummy")[0] == 200

@@ -139,7 +139,7 @@ class Manager::Impl {
   const ModelFolders folders_;
   std::unique_ptr<FolderLoads> loads_;  // null without model folders
   ConfigPipelines pipelines_;
-  std::set<std::string> nameless_;  // folders that were skipped; the start's, then the polling thread's
+  ModelFolders::Skipped skipped_;           // the start's, then the polling thread's
   std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
   std::atomic<bool> knows_models_{false};   // the catalog has the names of what is to be loaded
 
@@ -272,15 +272,16 @@ Status Manager::Impl::StartPolling() {
 
 // ---- model folders ----
 
-// Says once of each folder that it cannot be a model's.
+// Says once of each folder why it is no model's.
 Result<std::set<std::string>> Manager::Impl::FolderNames() {
-  std::set<std::string> nameless;
-  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(nameless));
-  for (const std::string& name : nameless) {
-    if (nameless_.contains(name)) continue;
-    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", CheckModelName(name).message());
+  ModelFolders::Skipped skipped;
+  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(skipped));
+  for (const auto& [name, why] : skipped) {
+    const auto before = skipped_.find(name);
+    if (before != skipped_.end() && before->second == why) continue;
+    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", why.message());
   }
-  nameless_ = std::move(nameless);
+  skipped_ = std::move(skipped);
   std::set<std::string> names;
   for (const auto& [name, count] : counts) names.insert(name);
   return names;
@@ -289,6 +290,7 @@ Result<std::set<std::string>> Manager::Impl::FolderNames() {
 // Names that are free are the folders' from here on.
 Result<std::set<std::string>> Manager::Impl::BeginFolders() {
   BRAID_RETURN_IF_ERROR(CheckOptions(*options_.folders));
+  for (const std::string& misgiving : folders_.Misgivings()) BRAID_LOG_WARNING(log_, "{}", misgiving);
   BRAID_ASSIGN_OR_RETURN(auto names, FolderNames());
   loads_->RemoveAbandoned();
   table_.NoteFolders(names);
