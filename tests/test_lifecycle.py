@@ -9,7 +9,10 @@ import time
 
 import numpy as np
 import pytest
+from harness import graphs
+from harness import openvino_models as models
 from harness.clients import Client, strings
+from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import alive, children, listening_ports, marked_processes
 from harness.waiting import wait_until
@@ -280,6 +283,128 @@ def test_stop_waits_for_requests_in_flight(repository, serve, stop, protocol):
     (folder / "GO").touch()
     thread.join(20)
     assert results == ["in flight"]
+    server.stop()
+
+
+# Waits in initialize for the file GO.
+LATE = """
+import os, time
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        while not os.path.exists(os.path.join(args["model_repository"], "GO")):
+            time.sleep(0.005)
+
+    def execute(self, requests):
+        return []
+"""
+
+
+def test_a_model_is_served_from_the_moment_it_is_ready(repository, serve, connect):
+    repository.add_identity("fast")
+    late = repository.add("late", LATE, config("late", TEXT, OUT))
+    repository.add("above", None, ABOVE_LATE)
+    server = serve(repository, ready=False, listening=False)
+    server.find_open_ports()
+    http, grpc = (connect(protocol, server) for protocol in ("http", "grpc"))
+    wait_until(lambda: http.raw.is_model_ready("fast"), what="the fast model")
+    for client in (http, grpc):
+        assert client.infer("fast", {"IN": np.float32([7])}).as_numpy("OUT")[0] == 7
+        assert client.raw.is_model_ready("fast")
+        assert not client.raw.is_model_ready("late")
+        assert not client.raw.is_server_ready()
+        for call in (client.raw.get_model_metadata, client.raw.get_model_config, client.raw.get_inference_statistics):
+            assert call("fast")
+        with pytest.raises(InferenceServerException, match="'late' has no available versions"):
+            client.raw.get_model_metadata("late")
+    index = http.raw.get_model_repository_index()
+    assert [(each["name"], each.get("state")) for each in index] == [
+        ("above", None), ("fast", "READY"), ("late", "LOADING")
+    ]  # fmt: skip
+    predicted = server.json("POST", "/v1/models/fast:predict", {"inputs": {"IN": [7.0]}})
+    assert predicted == (200, {"outputs": [7.0]})
+    states = {
+        name: [each["state"] for each in model["model_version_status"]]
+        for name, model in server.json("GET", "/v1/config")[1].items()
+    }
+    assert states == {"above": [], "fast": ["AVAILABLE"], "late": ["LOADING"]}
+    assert server.json("GET", "/v1/models/late")[1]["model_version_status"][0]["state"] == "LOADING"
+    # Loads are refused until those of the start have ended.
+    status, refused = server.json("POST", "/v2/repository/models/fast/load")
+    assert (status, refused) == (503, {"error": "explicit model load / unload is not allowed if polling is enabled"})
+    (late / "GO").touch()
+    server.wait_ready()
+    assert all(http.raw.is_model_ready(name) for name in ("fast", "late", "above"))
+
+
+ABOVE_LATE = """
+name: "above"
+platform: "ensemble"
+input [ { name: "IN" data_type: TYPE_STRING dims: [1] } ]
+output [ { name: "OUT" data_type: TYPE_STRING dims: [1] } ]
+ensemble_scheduling { step [ {
+  model_name: "late" model_version: -1
+  input_map { key: "IN" value: "IN" }
+  output_map { key: "OUT" value: "OUT" }
+} ] }
+"""
+
+
+def test_servables_of_a_config_have_their_states_from_the_start(tmp_path):
+    models.save(models.add(), tmp_path / "dummy")
+    late = """
+import os, time
+class OvmsPythonModel:
+    def initialize(self, args):
+        while not os.path.exists(os.path.join(args["base_path"], "GO")):
+            time.sleep(0.005)
+    def execute(self, inputs):
+        return inputs
+"""
+    text = graphs.config(graphs.single(tmp_path, "late", late), models=[models.entry("dummy", tmp_path / "dummy")])
+    with OvmsServer(text, workdir=tmp_path, ready=False, listening=False) as server:
+        server.find_open_ports()
+        wait_until(lambda: server.request("GET", "/v2/models/dummy/ready")[0] == 200, what="the model")
+        assert server.states("dummy") == {1: "AVAILABLE"}
+        assert server.states("late") == {1: "LOADING"}
+        body = {"inputs": {"b": [[0.0] * 10]}}
+        assert server.json("POST", "/v1/models/dummy:predict", body) == (200, {"outputs": [[1.0] * 10]})
+        assert server.json("GET", "/v2/models/dummy")[0] == 200
+        assert server.request("GET", "/v2/models/late/ready")[0] != 200
+        assert server.request("GET", "/v2/health/ready")[0] == 400
+        assert server.reload() == (503, {"error": "Server is not ready"})
+        (tmp_path / "late" / "GO").touch()
+        server.wait_ready()
+        assert server.states("late") == {1: "AVAILABLE"}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_no_model_is_ready_while_the_server_exits(repository, serve, protocol):
+    folder = repository.add("slow", SLOW, config("slow", TEXT, OUT))
+    repository.add_identity("idle")
+    server = serve(repository)
+    client = Client(protocol, server)
+    busy = Client("grpc", server)
+    thread = threading.Thread(target=lambda: ask(busy, "slow"))
+    thread.start()
+    wait_until((folder / "STARTED").exists, 20, "the request")
+    assert client.raw.is_model_ready("idle")
+    server.process.send_signal(signal.SIGTERM)
+
+    def ready():
+        try:
+            return client.raw.is_model_ready("idle")
+        except (InferenceServerException, OSError):
+            return False
+
+    wait_until(lambda: not ready(), 10, "the end of readiness")
+    if protocol == "http":
+        assert server.json("GET", "/v2/models/idle") == (503, {"error": "Server exiting"})
+    (folder / "GO").touch()
+    thread.join(20)
+    client.close()
+    busy.close()
     server.stop()
 
 

@@ -3,10 +3,13 @@
 import base64
 import concurrent.futures
 import json
+import subprocess
 
 import numpy as np
 import pytest
-from harness.repository import IDENTITY, config, per_request
+import tritonclient.http as httpclient
+from harness.repository import IDENTITY, Repository, config, per_request
+from harness.server import BINARY
 from harness.waiting import wait_until
 
 ONE = np.array([1], dtype=np.float32)
@@ -419,3 +422,104 @@ def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra,
     repository.add("a", plus(1), PLUS_CONFIG + extra)
     server = serve(repository, "--exit-on-error=false", ready=False)
     server.wait_for_log(rf"failed to load 'a' version 1: .*{word}.* not supported")
+
+
+# ---- links, and folders that are no repositories -------------------------------------------------
+
+LABELLED = """
+input [ { name: "IN" data_type: TYPE_FP32 dims: [1] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [1] label_filename: "labels.txt" } ]
+"""
+
+
+@pytest.fixture
+def linked(tmp_path, repository):
+    """A repository whose parts lie elsewhere, as DVC, caches of Hugging Face and ConfigMaps make them."""
+    store = Repository(tmp_path / "store")
+    store.add("whole", plus(1), PLUS_CONFIG)
+    store.add("parts", plus(2), LABELLED, files={"labels.txt": "cat\n"})
+    (repository.path / "whole").symlink_to(store.path / "whole")
+    version = repository.path / "version"
+    version.mkdir()
+    (version / "1").symlink_to(store.path / "parts" / "1")
+    files = repository.path / "files"
+    (files / "1").mkdir(parents=True)
+    (files / "1" / "model.py").symlink_to(store.path / "parts" / "1" / "model.py")
+    for folder in (version, files):
+        for name in ("config.pbtxt", "labels.txt"):
+            (folder / name).symlink_to(store.path / "parts" / name)
+    # What kubelet makes of a ConfigMap: the files of a folder that is swapped as a whole.
+    mapped = repository.add("mapped", plus(3), config_text=None, versions=())
+    (mapped / "..2024_01" / "1").mkdir(parents=True)
+    (mapped / "..2024_01" / "config.pbtxt").write_text(PLUS_CONFIG)
+    (mapped / "..2024_01" / "1" / "model.py").write_text(plus(3))
+    (mapped / "..data").symlink_to("..2024_01")
+    for name in ("config.pbtxt", "1"):
+        (mapped / name).symlink_to(f"..data/{name}")
+    return repository
+
+
+@pytest.mark.parametrize("level", ["none", "basic", "strict", "separate"])
+def test_links_are_followed(linked, serve, connect, level):
+    server = serve(linked, f"--worker-isolation={level}", "--worker-env", "BRAID_TEST_MARK")
+    client = connect("http", server)
+    asked = {name: ask(client, name) for name in ("whole", "version", "files", "mapped")}
+    assert asked == {"whole": 1, "version": 2, "files": 2, "mapped": 3}
+    answer = client.infer("files", {"IN": ONE}, outputs=[httpclient.InferRequestedOutput("OUT", class_count=1)])
+    assert answer.as_numpy("OUT").tolist() == [b"3.000000:0:cat"]
+
+
+def test_a_swapped_config_map_is_a_change(linked, serve, connect):
+    server = serve(linked, "--model-control-mode=poll", "--repository-poll-secs=1")
+    client = connect("http", server)
+    mapped = linked.path / "mapped"
+    (mapped / "..2024_02" / "1").mkdir(parents=True)
+    (mapped / "..2024_02" / "config.pbtxt").write_text(PLUS_CONFIG)
+    (mapped / "..2024_02" / "1" / "model.py").write_text(plus(40))
+    (mapped / "..new").symlink_to("..2024_02")
+    (mapped / "..new").replace(mapped / "..data")
+    wait_until(lambda: ask(client, "mapped") == 40, what="the new model")
+
+
+def test_a_link_to_nothing_is_told(repository, serve):
+    repository.add("good", plus(1), PLUS_CONFIG)
+    (repository.add("half", plus(1), PLUS_CONFIG) / "2").symlink_to("none")
+    bad = repository.add("bad", plus(1), None)
+    (bad / "config.pbtxt").symlink_to("none")
+    (repository.path / "gone").symlink_to("none")
+    server = serve(repository, "--exit-on-error=false", "--strict-readiness=false")
+    what = "it is a symbolic link to nothing"
+    server.wait_for_log(f"skipping a folder of the model repository: failed to open {repository.path}/gone: {what}")
+    server.wait_for_log(f"ignore version directory '2' of model 'half': failed to open .*/half/2: {what}")
+    server.wait_for_log(f"Poll failed for model directory 'bad': failed to open .*/bad/config.pbtxt: {what}")
+    text = subprocess.run([BINARY, "check", repository.path], capture_output=True, text=True, check=False).stdout
+    for each in ("gone", "half/2", "bad/config.pbtxt"):
+        assert f"failed to open {repository.path}/{each}: {what}" in text
+
+
+def test_a_client_leaves_no_folder_by_a_path(linked, serve, tmp_path):
+    (tmp_path / "secret.txt").write_text("secret\n")
+    server = serve(linked, "--model-control-mode=explicit")
+    for path in ("../../secret.txt", str(tmp_path / "secret.txt"), "1/../../../secret.txt"):
+        given = {**PLUS_JSON, "output": [{**PLUS_JSON["output"][0], "label_filename": path}]}
+        status, _ = server.json(
+            "POST", "/v2/repository/models/whole/load", {"parameters": {"config": json.dumps(given)}}
+        )
+        assert status == 400
+        assert index(server, ready=True) == []
+
+
+def test_a_folder_that_is_no_repository(repository, serve, tmp_path):
+    model = repository.add("m", plus(1), PLUS_CONFIG)
+    (tmp_path / "empty").mkdir()
+    mixed = Repository(tmp_path / "mixed")
+    mixed.add("m", plus(1), PLUS_CONFIG)
+    (mixed.path / "config.json").write_text('{"model_config_list": []}')
+    server = serve(model, "--exit-on-error=false", "--strict-readiness=false")
+    server.wait_for_log(f"'{model}' looks like the folder of a model: .* braid serve {repository.path}\n")
+    server = serve(tmp_path / "empty")
+    server.wait_for_log(f"'{tmp_path}/empty' has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it")
+    server = serve(mixed)
+    server.wait_for_log(
+        f"'{mixed.path}' has a config.json, which is not read: .*--config_path {mixed.path}/config.json\n"
+    )

@@ -7,10 +7,12 @@
 #include "backends/openvino/triton_files.h"
 #include "config/initial_states.h"
 #include "config/model_config.h"
+#include "config/model_name.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
 #include "config/warmup.h"
 #include "pipeline/ensemble_dag.h"
+#include "repository/version_policy.h"
 #include "serving/uses.h"
 
 namespace braid::check {
@@ -52,23 +54,25 @@ RepositoryCheck::RepositoryCheck(Trial& trial, std::vector<std::string> reposito
       reader_(ReaderOptions(*options_.folders), folders_),
       loader_(options_, trial.folder_makers(), trial.log(),
               [this](const std::string& model) { return WhyMissing(model); }) {
-  std::set<std::string> nameless;
-  auto names = folders_.Names(nameless);
+  ModelFolders::Skipped skipped;
+  auto names = folders_.Names(skipped);
   if (!names.ok()) {
     findings_.Add(
         {Level::kError, "repository", repositories_.front(), {}, names.status().message(), "", "", ""});
     return;
   }
   for (const auto& [name, count] : *names) names_.insert(name);
-  for (const std::string& name : nameless) {
-    findings_.Add({Level::kNote,
-                   "skipped-folder",
-                   repositories_.front(),
-                   {},
-                   "the folder '" + name + "' is skipped: no model can have such a name",
-                   "rename it",
-                   "",
-                   ""});
+  for (const auto& [name, why] : skipped) {
+    const bool named = CheckModelName(name).ok();
+    findings_.Add(
+        {Level::kNote,
+         "skipped-folder",
+         repositories_.front(),
+         {},
+         "the folder '" + name + "' is skipped: " + (named ? why.message() : "no model can have such a name"),
+         named ? "mend the link" : "rename it",
+         "",
+         ""});
   }
 }
 
@@ -111,8 +115,8 @@ void RepositoryCheck::Load(Model& model) {
     if (model.text_is_wrong) return;
     std::string field;
     if (model.file != nullptr && folder.ok()) {
-      std::vector<std::string> ignored;
-      auto versions = ListVersions(*folder, &ignored);
+      std::map<std::string, std::string> ignored;
+      auto versions = ListVersions(*folder, ignored);
       // As far as it has been read: without what the server adds to it.
       ModelSource again{.folder = std::move(*folder)};
       static_cast<void>(
@@ -220,15 +224,15 @@ std::unique_ptr<TextFile> RepositoryCheck::ReadConfigText(const Model& model) co
 }
 
 void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
-  std::vector<std::string> ignored;
-  static_cast<void>(ListVersions(folder, &ignored));
-  for (const std::string& name : ignored) {
+  std::map<std::string, std::string> ignored;
+  static_cast<void>(ListVersions(folder, ignored));
+  for (const auto& [name, why] : ignored) {
     findings_.Add({Level::kNote,
                    "version-folder",
                    model.folder + "/" + name,
                    {},
-                   "the folder is no version: versions are integers from 1, without leading zeros",
-                   "rename it",
+                   "the folder is no version: " + why,
+                   ParseVersion(name) ? "mend the link" : "rename it",
                    "",
                    model.name});
   }

@@ -38,13 +38,19 @@ Result<Folder> Folder::Open(const std::string& path) {
   return Folder(std::move(absolute), std::move(fd));
 }
 
+// A path of names alone leads out by the operator's links only.
 Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags) const {
+  return OpenBeneath(relative_path, flags,
+                     RESOLVE_NO_MAGICLINKS | (IsPlainRelativePath(relative_path) ? 0 : RESOLVE_BENEATH));
+}
+
+Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags, uint64_t resolve) const {
   if (relative_path.size() > kMaxPathBytes || relative_path.find('\0') != std::string::npos) {
     return NotFoundError("failed to open a path that is no path");
   }
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  how.resolve = resolve;
   // A rename at the same moment makes the kernel give up with EAGAIN; it asks to be called again.
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, fd_.get(), relative_path.c_str(), &how, sizeof(how));
@@ -54,6 +60,12 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
     const std::string path = path_ + "/" + relative_path;
     if (error_number == EXDEV)
       return InternalError("failed to open " + path + ": it leads out of the folder");
+    struct stat link = {};
+    if (error_number == ENOENT &&
+        ::fstatat(fd_.get(), relative_path.c_str(), &link, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(link.st_mode)) {
+      return InternalError("failed to open " + path + ": it is a symbolic link to nothing");
+    }
     return OpenError("failed to open", path, error_number);
   }
 }
@@ -117,9 +129,11 @@ Result<std::vector<Folder::Entry>> Folder::List(size_t max_entries) const {
       entry.kind = Kind::kFolder;
     } else if (found->d_type == DT_REG) {
       entry.kind = Kind::kFile;
-    } else if (auto target = OpenBeneath(entry.name, O_PATH); target.ok()) {
+    } else {
+      auto target = OpenBeneath(entry.name, O_PATH);
+      entry.fault = target.status();
       struct stat info = {};
-      if (::fstat(target->get(), &info) == 0) {
+      if (target.ok() && ::fstat(target->get(), &info) == 0) {
         entry.kind = S_ISDIR(info.st_mode)   ? Kind::kFolder
                      : S_ISREG(info.st_mode) ? Kind::kFile
                                              : Kind::kOther;
@@ -142,8 +156,8 @@ Status Folder::CreateFile(const std::string& relative_path, std::string_view con
        slash = relative_path.find('/', slash + 1)) {
     const std::string parent = relative_path.substr(0, slash);
     const size_t last = parent.rfind('/');
-    Result<UniqueFd> above =
-        OpenBeneath(last == std::string::npos ? "." : parent.substr(0, last), O_PATH | O_DIRECTORY);
+    Result<UniqueFd> above = OpenBeneath(last == std::string::npos ? "." : parent.substr(0, last),
+                                         O_PATH | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
     if (!above.ok()) return above.status();
     const std::string name = last == std::string::npos ? parent : parent.substr(last + 1);
     if (::mkdirat(above->get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -151,9 +165,9 @@ Status Folder::CreateFile(const std::string& relative_path, std::string_view con
     }
   }
   const size_t last = relative_path.rfind('/');
-  BRAID_ASSIGN_OR_RETURN(
-      UniqueFd above,
-      OpenBeneath(last == std::string::npos ? "." : relative_path.substr(0, last), O_PATH | O_DIRECTORY));
+  BRAID_ASSIGN_OR_RETURN(UniqueFd above,
+                         OpenBeneath(last == std::string::npos ? "." : relative_path.substr(0, last),
+                                     O_PATH | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
   const std::string name = last == std::string::npos ? relative_path : relative_path.substr(last + 1);
   UniqueFd file(
       ::openat(above.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -1,13 +1,14 @@
-// Folder: an open directory, and paths that cannot lead out of it.
+// Folder: an open directory, and names that cannot lead out of it.
 //
-// Names that come from configurations, from requests and from other folders are resolved beneath the
-// descriptor, by the kernel, so that neither "..", nor an absolute path, nor a symbolic link reaches anything
-// else. Const methods may be called from any thread.
+// A path from a configuration or a request is resolved beneath the descriptor, by the kernel, so that neither ".." nor an
+// absolute path reaches anything else. Symbolic links that lie in the folder are the operator's, and are followed wherever
+// they lead. Const methods may be called from any thread.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,18 +24,20 @@ class Folder {
   enum class Kind : unsigned char { kFile, kFolder, kOther };
   struct Entry {
     std::string name;
-    // Of what a symbolic link leads to; kOther when that is not beneath this folder.
+    // Of what a symbolic link leads to.
     Kind kind = Kind::kOther;
+    // Why a symbolic link cannot be followed.
+    Status fault = {};
   };
 
   // Opens any folder by path; the path is the operator's and is followed wherever it leads.
   static Result<Folder> Open(const std::string& path);
 
-  // Opens a folder beneath this one. Errors: NOT_FOUND when there is none; INTERNAL when it cannot be opened,
-  // e.g. because the name leads out of this folder.
+  // Opens a folder of this one. Errors: NOT_FOUND when there is none; INTERNAL when it cannot be opened, e.g. because the
+  // name leads out of this folder, or is a symbolic link to nothing.
   Result<Folder> OpenFolder(const std::string& relative_path) const;
 
-  // A whole file beneath this one. Errors: as above; also not a regular file, or more than `max_bytes`.
+  // A whole file of this folder. Errors: as above; also not a regular file, or more than `max_bytes`.
   Result<std::string> ReadFile(const std::string& relative_path, size_t max_bytes) const;
   bool HasFile(const std::string& relative_path) const;
 
@@ -56,6 +59,8 @@ class Folder {
  private:
   Folder(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<UniqueFd> OpenBeneath(const std::string& relative_path, int flags) const;
+  // `resolve`: how links and ".." are taken, as openat2() has it.
+  Result<UniqueFd> OpenBeneath(const std::string& relative_path, int flags, uint64_t resolve) const;
 
   std::string path_;
   UniqueFd fd_;

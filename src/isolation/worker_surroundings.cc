@@ -108,6 +108,27 @@ std::vector<LandlockPath> InterpreterPaths(const std::string& python) {
   return paths;
 }
 
+std::vector<LandlockPath> FolderPaths(const std::string& folder) {
+  constexpr size_t kMostEntries = 100000;  // a link may lead to anything
+  std::vector<LandlockPath> paths = {{folder, false}};
+  std::vector<fs::path> ahead = {folder};
+  std::set<fs::path> seen;
+  size_t entries = 0;
+  while (!ahead.empty()) {
+    const fs::path place = std::move(ahead.back());
+    ahead.pop_back();
+    std::error_code fault;
+    if (!seen.insert(fs::canonical(place, fault)).second || fault) continue;
+    for (fs::directory_iterator at(place, fault), end; !fault && at != end; at.increment(fault)) {
+      if (++entries > kMostEntries) return paths;
+      std::error_code ignored;
+      if (at->is_symlink(ignored)) paths.push_back({at->path().string(), false});
+      if (at->is_directory(ignored)) ahead.push_back(at->path());
+    }
+  }
+  return paths;
+}
+
 std::vector<LandlockPath> ProgramPaths() {
   // The file that runs, whatever stands in its place by now.
   std::vector<LandlockPath> paths = {{"/proc/self/exe", false}};

@@ -22,6 +22,9 @@ std::vector<LandlockPath> GpuPaths(const std::string& devices = "/dev");
 // interpreter.
 std::vector<LandlockPath> InterpreterPaths(const std::string& python);
 
+// A folder of the operator's, and the symbolic links in it and in what they lead to: a worker reaches what is behind them.
+std::vector<LandlockPath> FolderPaths(const std::string& folder);
+
 // This program, what may stand beside it, and the folders of the libraries that it has loaded. Nothing for what
 // SystemPaths() has already.
 std::vector<LandlockPath> ProgramPaths();

@@ -29,6 +29,25 @@ TEST(WorkerSurroundingsTest, ServicesAndHomesAreNotAmongTheSystemsFiles) {
     EXPECT_FALSE(Has(paths, path)) << path;
 }
 
+TEST(WorkerSurroundingsTest, LinksOfAFolderAreAmongItsPaths) {
+  const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
+  const std::string path = folder->path();
+  for (const char* name : {"model", "blobs", "shared"}) fs::create_directory(path + "/" + name);
+  fs::create_directory(path + "/model/1");
+  std::ofstream(path + "/blobs/a") << "";
+  fs::create_symlink("../../blobs/a", path + "/model/1/file");
+  fs::create_symlink(path + "/shared", path + "/model/shared");
+  fs::create_symlink("../blobs/a", path + "/shared/inner");
+  fs::create_symlink(path + "/model", path + "/shared/back");
+  std::vector<std::string> names;
+  for (const LandlockPath& each : FolderPaths(path + "/model")) {
+    EXPECT_FALSE(each.writable);
+    names.push_back(each.path.substr(path.size()));
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("/model", "/model/1/file", "/model/shared", "/model/shared/inner",
+                                          "/model/shared/back"));
+}
+
 TEST(WorkerSurroundingsTest, GpusAreWhatTheirDriversOpen) {
   const auto folder = TemporaryFolder::Create("/tmp", "braid-test-").value();
   for (const char* name : {"nvidia0", "nvidiactl", "nvidia-uvm", "sda", "mem"})

@@ -1,6 +1,8 @@
 #include "repository/load_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,13 +21,11 @@ void LoadPlan::SetUsesKey(uint64_t key) {
 Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& request, ModelSource source,
                               Logger& log) {
   const Fingerprint print = FingerprintOf(source.folder);
-  std::vector<std::string> ignored;
-  BRAID_ASSIGN_OR_RETURN(const auto available, ListVersions(source.folder, &ignored));
-  for (const std::string& folder : ignored) {
-    BRAID_LOG_WARNING(
-        log,
-        "ignore version directory '{}' of model '{}': versions are integers from 1, without leading zeros",
-        folder, request.model_name);
+  std::map<std::string, std::string> ignored;
+  BRAID_ASSIGN_OR_RETURN(const auto available, ListVersions(source.folder, ignored));
+  for (const auto& [folder, why] : ignored) {
+    BRAID_LOG_WARNING(log, "ignore version directory '{}' of model '{}': {}", folder, request.model_name,
+                      why);
   }
   BRAID_RETURN_IF_ERROR(reader.ReadConfig(request, available, source));
   for (const int64_t version : source.config.version_policy().specific().versions()) {

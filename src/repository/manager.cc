@@ -95,9 +95,10 @@ class Manager::Impl {
   Status Unload(const std::string& name, bool unload_dependents, const ModelRights& rights);
   Result<bool> Reload();
 
-  bool serving() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
+  bool serving() const { return knows_models_ && !life_.exiting(); }
+  bool started() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
   bool strict() const { return options_.folders && options_.folders->strict_readiness; }
-  bool server_ready() const { return serving() && (!strict() || catalog_.AllReady()); }
+  bool server_ready() const { return started() && (!strict() || catalog_.AllReady()); }
   void CheckServerReady(std::function<void(bool)> done) const;
 
  private:
@@ -138,8 +139,9 @@ class Manager::Impl {
   const ModelFolders folders_;
   std::unique_ptr<FolderLoads> loads_;  // null without model folders
   ConfigPipelines pipelines_;
-  std::set<std::string> nameless_;  // folders that were skipped; the start's, then the polling thread's
+  ModelFolders::Skipped skipped_;           // the start's, then the polling thread's
   std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
+  std::atomic<bool> knows_models_{false};   // the catalog has the names of what is to be loaded
 
   Mutex round_mutex_;  // held while everything of the config.json is looked at and loaded
   ConfigModels models_ BRAID_GUARDED_BY(round_mutex_);
@@ -204,6 +206,7 @@ Status Manager::Impl::Start(Status& loaded) {
     FolderLoads::Outcome outcome;
     if (options_.config) PlanConfig(true, true, steps);
     if (folders_serve_) loaded = loads_->Plan(StartupSet(names), steps, outcome);
+    knows_models_ = options_.config.has_value() || folders_serve_;
     Run(steps);
     Findings findings;
     if (options_.config) FinishConfig(true, true, findings);
@@ -269,15 +272,16 @@ Status Manager::Impl::StartPolling() {
 
 // ---- model folders ----
 
-// Says once of each folder that it cannot be a model's.
+// Says once of each folder why it is no model's.
 Result<std::set<std::string>> Manager::Impl::FolderNames() {
-  std::set<std::string> nameless;
-  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(nameless));
-  for (const std::string& name : nameless) {
-    if (nameless_.contains(name)) continue;
-    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", CheckModelName(name).message());
+  ModelFolders::Skipped skipped;
+  BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(skipped));
+  for (const auto& [name, why] : skipped) {
+    const auto before = skipped_.find(name);
+    if (before != skipped_.end() && before->second == why) continue;
+    BRAID_LOG_WARNING(log_, "skipping a folder of the model repository: {}", why.message());
   }
-  nameless_ = std::move(nameless);
+  skipped_ = std::move(skipped);
   std::set<std::string> names;
   for (const auto& [name, count] : counts) names.insert(name);
   return names;
@@ -286,6 +290,7 @@ Result<std::set<std::string>> Manager::Impl::FolderNames() {
 // Names that are free are the folders' from here on.
 Result<std::set<std::string>> Manager::Impl::BeginFolders() {
   BRAID_RETURN_IF_ERROR(CheckOptions(*options_.folders));
+  for (const std::string& misgiving : folders_.Misgivings()) BRAID_LOG_WARNING(log_, "{}", misgiving);
   BRAID_ASSIGN_OR_RETURN(auto names, FolderNames());
   loads_->RemoveAbandoned();
   table_.NoteFolders(names);
@@ -347,7 +352,7 @@ Status Manager::Impl::CheckTakesLoads() const {
     return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
   }
   if (life_.exiting()) return UnavailableError("Server exiting");
-  return serving() ? OkStatus() : UnavailableError("Server not ready");
+  return started() ? OkStatus() : UnavailableError("Server not ready");
 }
 
 Status Manager::Impl::Load(const LoadRequest& request) {

@@ -33,7 +33,6 @@ class ManagerFoldersTest : public ::testing::Test {
  protected:
   ManagerFoldersTest() {
     options_.model_repositories = {scratch_ / "models"};
-    options_.control_mode = ControlMode::kExplicit;
     options_.backend_directory = scratch_ / "backends";
     options_.temporary_directory = scratch_ / "tmp";
     std::filesystem::create_directories(scratch_ / "models");
@@ -359,7 +358,8 @@ TEST_F(ManagerFoldersTest, RefusesLoadsWhileItStartsAndWhileItExits) {
   door.WaitForVisitor();
   EXPECT_EQ(Load("a"), UnavailableError("Server not ready"));
   EXPECT_EQ(Unload("a"), UnavailableError("Server not ready"));
-  EXPECT_FALSE(manager_->serving());
+  EXPECT_TRUE(manager_->serving());
+  EXPECT_FALSE(manager_->server_ready());
   EXPECT_EQ(Index(), "a:1 LOADING waiting for instances");
   door.Open();
   starter.join();
@@ -657,14 +657,17 @@ TEST_F(ManagerFoldersTest, UnknownModelsLeaveNoTrace) {
   EXPECT_EQ(Index(), "");
 }
 
-TEST_F(ManagerFoldersTest, DoesNotFollowFoldersOutOfTheRepository) {
+TEST_F(ManagerFoldersTest, FollowsLinksOfTheRepository) {
   options_.control_mode = ControlMode::kNone;
   scratch_.Write("elsewhere/1/model.py", "");
   ::symlink((scratch_ / "elsewhere").c_str(), (scratch_ / "models/m").c_str());
   AddVersion("real", "1");
   ::symlink("real", (scratch_ / "models/alias").c_str());
+  ::symlink((scratch_ / "elsewhere/1").c_str(), (scratch_ / "models/real/2").c_str());
+  ::symlink("none", (scratch_ / "models/nothing").c_str());
   EXPECT_TRUE(Start().ok());
-  EXPECT_EQ(Index(), "alias:1 READY, real:1 READY");
+  EXPECT_EQ(Index(), "alias:2 READY, m:1 READY, real:2 READY");
+  options_.control_mode = ControlMode::kExplicit;
 }
 
 TEST_F(ManagerFoldersTest, AnUnchangedModelIsNotReloaded) {

@@ -264,7 +264,8 @@ TEST_F(ManagerTest, AStartThatCannotReadItsRepositoryIsNotFinished) {
   WriteConfig({"theirs"});
   EXPECT_EQ(Start().code(), StatusCode::kNotFound);
   EXPECT_EQ(Ready(), "theirs");
-  EXPECT_FALSE(manager_->serving());
+  EXPECT_TRUE(manager_->serving());
+  EXPECT_FALSE(manager_->server_ready());
 }
 
 }  // namespace

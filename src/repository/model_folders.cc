@@ -19,6 +19,12 @@ bool Hidden(const std::string& name) { return name.starts_with('.'); }
 
 bool WrittenByPython(const std::string& name) { return name == "__pycache__" || name.ends_with(".pyc"); }
 
+// "007", "v1".
+bool LooksLikeVersion(std::string_view name) {
+  if (name.starts_with('v') || name.starts_with('V')) name.remove_prefix(1);
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 bool IsConfig(const std::string& name) { return name == "config.pbtxt" || name == "configs"; }
 
 }  // namespace
@@ -37,21 +43,56 @@ uint64_t Mix(uint64_t seed, uint64_t value) {
   return z ^ (z >> 31);
 }
 
-Result<std::map<std::string, int>> ModelFolders::Names(std::set<std::string>& nameless) const {
+Result<std::map<std::string, int>> ModelFolders::Names(Skipped& skipped) const {
   std::map<std::string, int> names;
   for (const std::string& path : repositories_) {
     BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
     BRAID_ASSIGN_OR_RETURN(const auto entries, repository.List(kMaxEntries));
     for (const auto& entry : entries) {
-      if (entry.kind != Folder::Kind::kFolder || Hidden(entry.name)) continue;
-      if (CheckModelName(entry.name).ok()) {
-        ++names[entry.name];
-      } else {
-        nameless.insert(entry.name);
+      if (Hidden(entry.name)) continue;
+      if (!entry.fault.ok()) {
+        skipped[entry.name] = entry.fault;
+      } else if (entry.kind == Folder::Kind::kFolder) {
+        const Status named = CheckModelName(entry.name);
+        if (named.ok()) ++names[entry.name];
+        if (!named.ok()) skipped[entry.name] = named;
       }
     }
   }
   return names;
+}
+
+std::vector<std::string> ModelFolders::Misgivings() const {
+  std::vector<std::string> found;
+  for (const std::string& path : repositories_) {
+    const auto repository = Folder::Open(path);
+    if (!repository.ok()) continue;
+    const auto entries = repository->List(kMaxEntries);
+    if (!entries.ok()) continue;
+    const std::string where = "'" + repository->path() + "'";
+    const std::string parent = repository->path().substr(0, repository->path().rfind('/'));
+    const bool models = std::ranges::any_of(*entries, [](const auto& entry) {
+      return entry.kind == Folder::Kind::kFolder && !Hidden(entry.name) && !ParseVersion(entry.name);
+    });
+    const bool versions = std::ranges::any_of(*entries, [](const auto& entry) {
+      return entry.kind == Folder::Kind::kFolder && ParseVersion(entry.name);
+    });
+    if (!models && (versions || repository->HasFile("config.pbtxt"))) {
+      found.push_back(where +
+                      " looks like the folder of a model: a model repository is the folder around those of "
+                      "its models; serve it: braid serve " +
+                      (parent.empty() ? "/" : parent));
+    } else if (repository->HasFile("config.json")) {
+      found.push_back(where +
+                      " has a config.json, which is not read: of a model repository the folders are served; "
+                      "serve what the "
+                      "file says: braid serve --config_path " +
+                      repository->path() + "/config.json");
+    } else if (!models) {
+      found.push_back(where + " has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it");
+    }
+  }
+  return found;
 }
 
 Result<Folder> ModelFolders::Open(const std::string& name) const {
@@ -123,15 +164,17 @@ Fingerprint FingerprintOf(const Folder& model) {
   return print;
 }
 
-Result<std::vector<int64_t>> ListVersions(const Folder& model, std::vector<std::string>* ignored) {
+Result<std::vector<int64_t>> ListVersions(const Folder& model, std::map<std::string, std::string>& ignored) {
   BRAID_ASSIGN_OR_RETURN(const auto entries, model.List(kMaxEntries));
   std::vector<int64_t> versions;
   for (const auto& entry : entries) {
-    if (entry.kind != Folder::Kind::kFolder) continue;
-    if (auto version = ParseVersion(entry.name)) {
+    const auto version = ParseVersion(entry.name);
+    if (!entry.fault.ok()) {
+      if (version) ignored[entry.name] = entry.fault.message();
+    } else if (entry.kind == Folder::Kind::kFolder && version) {
       versions.push_back(*version);
-    } else if (entry.name.find_first_not_of("0123456789") == std::string::npos) {
-      ignored->push_back(entry.name);
+    } else if (entry.kind == Folder::Kind::kFolder && LooksLikeVersion(entry.name)) {
+      ignored[entry.name] = "versions are integers from 1, without leading zeros";
     }
   }
   std::sort(versions.begin(), versions.end());

@@ -17,9 +17,14 @@ class ModelFolders {
  public:
   explicit ModelFolders(std::vector<std::string> repositories) : repositories_(std::move(repositories)) {}
 
-  // Names of model folders, and in how many of the repositories each is. Hidden folders are left out; those
-  // whose names no model can have go to `nameless`. Errors: a repository that cannot be read.
-  Result<std::map<std::string, int>> Names(std::set<std::string>& nameless) const;
+  // What is no model, by name, and why: a folder whose name no model can have, or a link that leads to nothing.
+  using Skipped = std::map<std::string, Status>;
+  // Names of model folders, and in how many of the repositories each is. Hidden folders are left out. Errors: a
+  // repository that cannot be read.
+  Result<std::map<std::string, int>> Names(Skipped& skipped) const;
+
+  // Of each folder that hardly is a model repository, what it seems to be, and what to type instead.
+  std::vector<std::string> Misgivings() const;
 
   // Opens a model's folder, also a hidden one; what is no model's name is not found. Errors: NOT_FOUND;
   // ALREADY_EXISTS when it is in two repositories; INTERNAL.
@@ -39,9 +44,8 @@ struct Fingerprint {
 };
 Fingerprint FingerprintOf(const Folder& model);
 
-// Version folders of a model, ascending. `ignored` gets the names of folders that are numbers and yet no
-// version.
-Result<std::vector<int64_t>> ListVersions(const Folder& model, std::vector<std::string>* ignored);
+// Version folders of a model, ascending. `ignored` gets the names of folders that look like versions and are none, and why.
+Result<std::vector<int64_t>> ListVersions(const Folder& model, std::map<std::string, std::string>& ignored);
 
 // Mixes a value into a fingerprint.
 uint64_t Mix(uint64_t seed, uint64_t value);

@@ -1,6 +1,11 @@
 #include "repository/model_folders.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+#include <vector>
 
 #include <filesystem>
 
@@ -69,11 +74,50 @@ TEST(FingerprintOf, TellsWhichPartChanged) {
 
 TEST(ListVersions, IgnoresOtherNames) {
   ScratchFolder scratch;
-  for (const char* file : {"1/x", "10/x", "2/x", "007/x", "0/x", "abc/x", "3"}) scratch.Write(file, "");
+  for (const char* file : {"1/x", "10/x", "2/x", "007/x", "0/x", "v3/x", "abc/x", "3"}) {
+    scratch.Write(file, "");
+  }
+  ::symlink("10", (scratch / "11").c_str());
+  ::symlink("none", (scratch / "12").c_str());
   auto folder = Folder::Open(scratch.path());
-  std::vector<std::string> ignored;
-  EXPECT_EQ(*ListVersions(*folder, &ignored), std::vector<int64_t>({1, 2, 10}));
-  EXPECT_EQ(ignored, std::vector<std::string>({"0", "007"}));
+  std::map<std::string, std::string> ignored;
+  EXPECT_EQ(*ListVersions(*folder, ignored), std::vector<int64_t>({1, 2, 10, 11}));
+  const std::string number = "versions are integers from 1, without leading zeros";
+  EXPECT_EQ(ignored, (std::map<std::string, std::string>{
+                         {"0", number},
+                         {"007", number},
+                         {"12", "failed to open " + (scratch / "12") + ": it is a symbolic link to nothing"},
+                         {"v3", number}}));
+}
+
+TEST(ModelFolders, SaysWhatIsNoRepository) {
+  ScratchFolder scratch;
+  scratch.Write("m/config.pbtxt", "");
+  scratch.Write("m/1/model.py", "");
+  scratch.Write("plain/1/model.onnx", "");
+  scratch.Write("ovms/model/1/model.xml", "");
+  scratch.Write("ovms/config.json", "{}");
+  scratch.Write("empty/.hidden/x", "");
+  const auto misgivings = [&](const std::string& folder) {
+    const auto found = ModelFolders({scratch / folder}).Misgivings();
+    return found.empty() ? std::string() : found.front();
+  };
+  EXPECT_EQ(misgivings(""), "");
+  for (const char* model : {"m", "plain"}) {
+    EXPECT_EQ(misgivings(model),
+              "'" + (scratch / model) +
+                  "' looks like the folder of a model: a model repository is the folder around "
+                  "those of its models; serve it: braid serve " +
+                  scratch.path());
+  }
+  EXPECT_EQ(misgivings("ovms"),
+            "'" + (scratch / "ovms") +
+                "' has a config.json, which is not read: of a model repository the folders are served; "
+                "serve what the file says: braid serve --config_path " +
+                (scratch / "ovms/config.json"));
+  EXPECT_EQ(misgivings("empty"),
+            "'" + (scratch / "empty") +
+                "' has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it");
 }
 
 }  // namespace

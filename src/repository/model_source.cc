@@ -144,8 +144,8 @@ Status SourceReader::FillBackend(const Folder& folder, const std::vector<int64_t
 Status SourceReader::CheckOverride(const LoadRequest& request) const {
   const auto read = [this](const LoadRequest& one) -> Result<inference::ModelConfig> {
     BRAID_ASSIGN_OR_RETURN(ModelSource source, Open(one));
-    std::vector<std::string> ignored;
-    BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, &ignored));
+    std::map<std::string, std::string> ignored;
+    BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, ignored));
     BRAID_RETURN_IF_ERROR(ReadConfig(one, versions, source));
     return std::move(source.config);
   };

@@ -47,6 +47,8 @@ void ServableTable::Want(const std::set<std::pair<std::string, ServableKind>>& w
     entry.owner = Owner::kConfig;
     entry.kind = kind;
     entry.wanted = true;
+    catalog_.AddModel(name);
+    if (kind != ServableKind::kModel) SetState(name, entry, 1, VersionState::kLoading, "");
   }
 }
 

@@ -61,8 +61,8 @@ class ServableTable {
 
   // ---- names of the config.json ----
 
-  // What the file has now. Names that are free become its own; those that it does not have stay known, and
-  // another kind may take them.
+  // What the file has now. Names that are free become its own, and are in the catalog before anything is made; those that it
+  // does not have stay known, and another kind may take them.
   void Want(const std::set<std::pair<std::string, ServableKind>>& wanted);
   // Errors: as Own(), which it does not do.
   Status CheckOwn(const std::string& name, ServableKind kind) const;

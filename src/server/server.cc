@@ -125,7 +125,7 @@ class Server::Parts {
       static_cast<void>(Stop());
       return started;
     }
-    control_->set_serving(true);
+    control_->EndStart();
     return OkStatus();
   }
 
@@ -135,8 +135,11 @@ class Server::Parts {
     const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecondNs;
     // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
     // so that every answer still finds its client.
-    control_->set_serving(false);
+    control_->BeginExit();
     if (grpc_) grpc_->Drain();
+    for (HttpServer* http : {http_.get(), metrics_.get(), admin_.get()}) {
+      if (http != nullptr) http->Drain();
+    }
     // What was stopped by force at the deadline is saved then.
     const int64_t save_deadline = deadline + Drains::kStopGraceNs / 2;
     if (sequence_vault_) sequence_vault_->BeginShutdown(save_deadline);
@@ -449,7 +452,7 @@ class Server::Parts {
     return std::shared_ptr<Servable>(std::move(servable));
   }
 
-  // Opens the ports; what is asked before the loads have ended is answered as not ready.
+  // Opens the ports; each model is served from the moment it is loaded.
   Status Listen() {
     BRAID_ASSIGN_OR_RETURN(tracer_, TraceManager::Create(options_.trace, BRAID_VERSION, log_));
     context_ = std::make_unique<ProtocolContext>(

@@ -15,8 +15,11 @@ class ServerControl final : public ModelControl {
   // `manager` outlives this.
   explicit ServerControl(ModelControl& manager) : manager_(manager) {}
 
-  // Between the end of the loads at start, and the beginning of the stop.
-  void set_serving(bool serving) { serving_.store(serving, std::memory_order_release); }
+  // The start has ended: the server may say that it is ready.
+  void EndStart() { started_.store(true, std::memory_order_release); }
+
+  // From here on nothing is served.
+  void BeginExit() { exiting_.store(true, std::memory_order_release); }
 
   // From here on the server serves, but says that it is not ready: nothing new is to come.
   void BeginDrain() { draining_.store(true, std::memory_order_release); }
@@ -25,9 +28,11 @@ class ServerControl final : public ModelControl {
   Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) override {
     return manager_.Unload(model_name, unload_dependents, rights);
   }
-  bool serving() const override { return serving_.load(std::memory_order_acquire) && manager_.serving(); }
+  bool serving() const override { return !exiting_.load(std::memory_order_acquire) && manager_.serving(); }
   bool draining() const override { return draining_.load(std::memory_order_acquire); }
-  bool server_ready() const override { return serving() && !draining() && manager_.server_ready(); }
+  bool server_ready() const override {
+    return started_.load(std::memory_order_acquire) && serving() && !draining() && manager_.server_ready();
+  }
   void CheckServerReady(std::function<void(bool)> done) override {
     if (server_ready()) {
       manager_.CheckServerReady(std::move(done));
@@ -38,7 +43,8 @@ class ServerControl final : public ModelControl {
 
  private:
   ModelControl& manager_;
-  std::atomic<bool> serving_{false};
+  std::atomic<bool> started_{false};
+  std::atomic<bool> exiting_{false};
   std::atomic<bool> draining_{false};
 };
 

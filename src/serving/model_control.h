@@ -38,12 +38,13 @@ class ModelControl {
   // Starts to unload; returns at once. Unknown models are no error. Errors: as Load(); those of `rights`, which is asked of each
   // dependent.
   virtual Status Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) = 0;
-  // True while the server serves; false while it starts and while it exits.
+  // Whether requests are answered, each model's by its own state: from the moment the server knows its models, before they are
+  // loaded, until it exits.
   virtual bool serving() const = 0;
   // Whether what is there is served on before the server exits, while nothing new is to come: it serves, and
   // is not ready.
   virtual bool draining() const { return false; }
-  // live: the process works. ready: serving, and (in strict mode) every version is ready.
+  // Whether every load of the start has ended, nothing is to end, and (in strict mode) every version is ready.
   virtual bool server_ready() const = 0;
   // As server_ready(), and asks user code that has a say in it, as Servable::CheckReadiness() does.
   virtual void CheckServerReady(std::function<void(bool)> done) { done(server_ready()); }

@@ -111,7 +111,7 @@ class Server:
             cwd=self.workdir,
             **({} if user is None else {"user": user, "group": user, "extra_groups": []}),
         )
-        self.http = self.grpc = self.metrics = self.admin = None
+        self.http = self.grpc = self.metrics = self.admin = self._http_itself = None
         self.stopped = False
         try:
             if listening:
@@ -176,12 +176,31 @@ class Server:
         self.metrics = addresses.get("metrics")
         self.admin = addresses.get("admin")
 
+    def find_open_ports(self, seconds=20.0):
+        """Waits for the ports, of which the server says where they are when all is loaded."""
+
+        def look():
+            found = {}
+            for port in listening_ports(self.process.pid):
+                address = f"127.0.0.1:{port}"
+                try:
+                    status = self.request("GET", "/console/api/overview", address=address, timeout=5)[0]
+                    found["metrics" if status == 200 else "http"] = address
+                except (OSError, http.client.HTTPException):
+                    found["grpc"] = address  # it does not know what it is asked
+            return found if len(found) == 3 else None
+
+        found = wait_until(look, seconds, "the ports")
+        self.http, self.grpc, self.metrics = found["http"], found["grpc"], found["metrics"]
+
     def wait_ready(self, seconds=60.0):
         def look():
             if self.process.poll() is not None:
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log}")
             try:
-                return self.request("GET", "/v2/health/ready", address=self._http_itself, timeout=5)[0] == 200
+                return (
+                    self.request("GET", "/v2/health/ready", address=self._http_itself or self.http, timeout=5)[0] == 200
+                )
             except OSError:
                 return False
 

@@ -12,6 +12,12 @@ namespace braid {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string FolderOf(const std::string& file) { return fs::path(file).parent_path().string(); }
+
+}  // namespace
+
 NativeWorkers::NativeWorkers(Options options, Logger& log) : options_(std::move(options)), log_(log) {
   BRAID_CHECK(options_.services != nullptr);
 }
@@ -57,10 +63,14 @@ Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const Nat
   facts.isolation.files = ProgramPaths();
   // Which device OpenVINO takes is known when it has compiled the model.
   facts.isolation.gpus = true;
-  for (const fs::path& path :
-       {fs::path(task.model_path), fs::path(task.version_path), fs::path(task.model_file).parent_path(),
-        fs::path(task.cpu_extension).parent_path(), fs::path(task.library_path).parent_path()}) {
-    if (!path.empty()) facts.isolation.files.push_back({path.string(), false});
+  auto& files = facts.isolation.files;
+  for (const std::string& folder : {task.model_path, task.version_path, FolderOf(task.model_file)}) {
+    if (folder.empty()) continue;
+    const auto paths = FolderPaths(folder);
+    files.insert(files.end(), paths.begin(), paths.end());
+  }
+  for (const std::string& library : {task.cpu_extension, task.library_path}) {
+    if (const std::string folder = FolderOf(library); !folder.empty()) files.push_back({folder, false});
   }
   if (!task.cache_directory.empty()) {
     // OpenVINO would make it, which a worker cannot.

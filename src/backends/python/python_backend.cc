@@ -14,6 +14,7 @@
 #include "backends/python/python_model.h"
 #include "config/config_json.h"
 #include "config/model_config.h"
+#include "isolation/worker_surroundings.h"
 
 namespace braid {
 namespace {
@@ -57,6 +58,13 @@ bool MayUseGpu(const inference::ModelConfig& config) {
 }
 
 std::string FolderOf(const std::string& file) { return std::filesystem::path(file).parent_path().string(); }
+
+// Levels that leave all files reachable need no list of them.
+void AddFolder(const std::string& folder, WorkerIsolation& isolation) {
+  if (isolation.level < IsolationLevel::kStrict) return;
+  const std::vector<LandlockPath> paths = FolderPaths(folder);
+  isolation.files.insert(isolation.files.end(), paths.begin(), paths.end());
+}
 
 PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConfig& config,
                        uint64_t arena_keep_bytes, WorkerIsolation isolation) {
@@ -189,7 +197,8 @@ Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
       WorkerIsolation isolation,
       IsolationOf(options_.isolation, config.name(),
                   asked == config.parameters().end() ? std::string() : asked->second.string_value()));
-  isolation.files = {{location.model_path}, {location.version_path}, {FolderOf(location.model_file)}};
+  AddFolder(location.model_path, isolation);
+  AddFolder(FolderOf(location.model_file), isolation);
   isolation.gpus = MayUseGpu(config);
   return isolation;
 }
@@ -206,7 +215,7 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
                                                                std::vector<PythonNodeSpec> nodes) {
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, IsolationOf(options_.isolation, graph_name, ""));
   isolation.gpus = true;  // nodes say nothing of devices
-  for (const PythonNodeSpec& node : nodes) isolation.files.push_back({FolderOf(node.handler_path)});
+  for (const PythonNodeSpec& node : nodes) AddFolder(FolderOf(node.handler_path), isolation);
   auto worker = std::make_unique<NodeWorker>(
       graph_name, nodes, std::move(isolation), segment_ids_, ArenaOptions(), *options_.services,
       default_environment_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000, options_.bounds);

@@ -80,8 +80,9 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   uint16_t port() const { return listener_->port(); }
   size_t connection_count() const { return listener_->connection_count(); }
 
+  void Drain() { exiting_.store(true, std::memory_order_relaxed); }
   void Shutdown(int64_t deadline_ns) {
-    exiting_.store(true, std::memory_order_relaxed);
+    Drain();
     if (listener_) listener_->Shutdown(deadline_ns);
     control_pool_.Stop();
     if (large_pool_) large_pool_->Stop();
@@ -154,6 +155,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const AccessPolicy& access
 uint16_t HttpServer::bound_port() const { return service_->port(); }
 
 size_t HttpServer::connection_count() const { return service_->connection_count(); }
+
+void HttpServer::Drain() { service_->Drain(); }
 
 void HttpServer::Shutdown(int64_t deadline_ns) { service_->Shutdown(deadline_ns); }
 

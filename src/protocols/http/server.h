@@ -68,6 +68,8 @@ class HttpServer {
   // Open ones. Any thread.
   size_t connection_count() const;
 
+  // Everything but health and metrics is refused with UNAVAILABLE "Server exiting" from now on. Any thread.
+  void Drain();
   // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
   // a load that was asked for over HTTP has returned.
   void Shutdown(int64_t deadline_ns);

@@ -32,14 +32,6 @@ Status InferNotFound(const Status& status) {
   return status.fault() == Fault::kModelNameMissing ? FaultError(Fault::kGraphNameMissing) : status;
 }
 
-void CheckServerReady(const ProtocolContext& context, std::function<void(bool)> done) {
-  if (RulesOf(context.catalog).asks_models_for_readiness) {
-    context.control.CheckServerReady(std::move(done));
-  } else {
-    done(context.control.serving() && !context.control.draining());
-  }
-}
-
 Status NoModelConfig(const ServableInfo& info) {
   return UnsupportedError("'" + info.name +
                           "' comes from a config.json and has no model configuration; ask for its metadata");

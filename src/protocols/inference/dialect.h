@@ -36,8 +36,6 @@ class DialectRules {
   const bool counts_calls = ovms_;
   // Whether a call with a stream ends when its first message leads to no servable.
   const bool streams_need_a_servable = ovms_;
-  // Whether the server's readiness is asked of its models (see ModelControl), or is that of the server alone.
-  const bool asks_models_for_readiness = !ovms_;
   // Whether a version that is not there is known where its model is.
   const bool knows_all_versions = ovms_;
   // Whether what runs a servable is a client's business (ModelConfig).
@@ -66,9 +64,6 @@ inline const DialectRules& RulesOf(const Catalog& catalog) { return RulesOf(cata
 // Why there is no servable for an inference request: `status`, but a name that is not known at all is looked
 // for among the graphs last.
 Status InferNotFound(const Status& status);
-
-// Whether the server is ready.
-void CheckServerReady(const ProtocolContext& context, std::function<void(bool)> done);
 
 // Why ModelConfig has no answer where the configuration is not told: UNSUPPORTED.
 Status NoModelConfig(const ServableInfo& info);

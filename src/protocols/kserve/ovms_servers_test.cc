@@ -293,14 +293,13 @@ TEST_F(OvmsServers, TellsReadinessOverHttp) {
   EXPECT_EQ(Good(ApiInterface::kRest, ApiMethod::kModelReady), 2u);
 }
 
-TEST_F(OvmsServers, TheServerIsReadyWhatever) {
-  control_.set_ready(false);
+TEST_F(OvmsServers, TellsWhetherTheServerIsReady) {
   EXPECT_EQ(Get("/v2/health/ready").status, 200);
   grpc::ClientContext context;
   inference::ServerReadyResponse response;
   ASSERT_TRUE(stub_->ServerReady(&context, {}, &response).ok());
   EXPECT_TRUE(response.ready());
-  control_.set_serving(false);
+  control_.set_ready(false);
   EXPECT_EQ(Get("/v2/health/ready").status, 400);
 }
 

@@ -73,7 +73,7 @@ Status GrpcControl::ServerLive(const inference::ServerLiveRequest&, inference::S
 
 void GrpcControl::ServerReady(const inference::ServerReadyRequest&,
                               Done<inference::ServerReadyResponse> done) {
-  CheckServerReady(context_, [done = std::move(done)](bool ready) {
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
     inference::ServerReadyResponse response;
     response.set_ready(ready);
     done(std::move(response));
@@ -99,7 +99,7 @@ void GrpcControl::ModelReady(const inference::ModelReadyRequest& request,
     response.set_ready(readiness.ready);
     done(std::move(response));
   };
-  if (handle.ok()) {
+  if (handle.ok() && context_.control.serving()) {
     CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady);
     (*handle)->get().CheckReadiness(answer);
   } else {
@@ -122,7 +122,7 @@ void GrpcControl::HealthCheck(const grpc::health::v1::HealthCheckRequest& reques
     done(NotFoundError("unknown service '" + Shortened(request.service()) + "'"));
     return;
   }
-  CheckServerReady(context_, [done = std::move(done)](bool ready) {
+  context_.control.CheckServerReady([done = std::move(done)](bool ready) {
     Response response;
     response.set_status(ready ? Response::SERVING : Response::NOT_SERVING);
     done(std::move(response));

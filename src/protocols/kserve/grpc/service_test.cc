@@ -864,6 +864,12 @@ TEST_F(GrpcServerTest, SaysWhenItDoesNotServe) {
   StartServer();
   control_.set_serving(false);
   ExpectError(EchoRequest("echo", Floats({1})), grpc::StatusCode::UNAVAILABLE, "Server not ready");
+  grpc::ClientContext context;
+  inference::ModelReadyRequest request;
+  request.set_name("echo");
+  inference::ModelReadyResponse response;
+  ASSERT_TRUE(stub_->ModelReady(&context, request, &response).ok());
+  EXPECT_FALSE(response.ready());
   control_.set_serving(true);
   EXPECT_TRUE(Infer(EchoRequest("echo", Floats({1}))).ok());
 }

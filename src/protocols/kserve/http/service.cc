@@ -242,10 +242,9 @@ HttpResponse KserveHttp::ModelMetadata(const HttpExchange& exchange, const HttpR
 
 // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
 void KserveHttp::ServerReady(const Exchange& exchange) {
-  CheckServerReady(context_, [exchange, exiting = host_->exiting()](bool ready) {
-    const bool yes = ready && !exiting;
-    HttpResponse response = JsonResponse(yes ? R"({"ready": true})" : R"({"ready": false})");
-    if (!yes) response.status = 400;
+  context_.control.CheckServerReady([exchange](bool ready) {
+    HttpResponse response = JsonResponse(ready ? R"({"ready": true})" : R"({"ready": false})");
+    if (!ready) response.status = 400;
     exchange->Respond(std::move(response));
   });
 }
@@ -264,7 +263,7 @@ void KserveHttp::ModelReady(const Exchange& exchange, const HttpRouteMatch& matc
   const bool known = context_.catalog.Knows(match.model, rules.knows_all_versions ? -1 : match.version);
   if (!servable.ok() && !known) {
     exchange->Respond(ErrorResponse(servable.status()));
-  } else if (host_->exiting() || !servable.ok()) {
+  } else if (!context_.control.serving() || !servable.ok()) {
     answer({false, ""});
   } else {
     CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady);

@@ -332,12 +332,13 @@ TEST_F(Rest, TellsHealth) {
   EXPECT_EQ(Get("/v2/models/gone/versions/2/ready").status, 404);
 }
 
-TEST_F(Rest, RefusesAllButHealthUntilItServes) {
+TEST_F(Rest, RefusesAllButHealthUntilItKnowsItsModels) {
   control_.set_serving(false);
   auto refused = Post("/v2/models/echo/infer", kEchoJson);
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.body, Error("Server not ready"));
   EXPECT_EQ(Get("/v2").status, 503);
+  EXPECT_EQ(Get("/v2/models/echo/ready").status, 400);
   EXPECT_EQ(Get("/v2/health/live").status, 200);
 }
 
