@@ -102,6 +102,7 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models, field));
   AddDevices(*plan->dag, models, info);
+  ConnectTensors(models, info, *plan);
   plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
   blame("ensemble_scheduling");
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));

@@ -281,6 +281,52 @@ TEST_F(EnsembleTest, ItsOwnReshapesHoldAtItsEnds) {
   EXPECT_EQ(sink.responses()[0].outputs[0].shape, (Shape{3, 2}));
 }
 
+TEST_F(EnsembleTest, BatchDimensionsComeAndGoBetweenModelsThatBatchAndThoseThatDoNot) {
+  const auto add = [this](const std::string& name, int64_t most) {
+    const Shape shape = most > 0 ? Shape{-1, 2} : Shape{2};
+    auto step = std::make_shared<FakeStep>(name, std::vector{Spec("IN", DataType::kInt32, shape)},
+                                           std::vector{Spec("OUT", DataType::kInt32, shape)});
+    const_cast<ServableInfo&>(step->info()).max_batch_size = most;
+    const_cast<ServableInfo&>(step->info()).outputs[0].labels = {name};
+    step->set_behaviour([shape](std::unique_ptr<InferenceRequest> request) {
+      EXPECT_EQ(request->inputs[0].shape.size(), shape.size());
+      Identity()(std::move(request));
+    });
+    catalog_.Publish(step);
+  };
+  add("rows", 8);
+  add("row", 0);
+  struct Case {
+    std::string steps;
+    int64_t most;  // of the ensemble
+    Shape shape;
+    std::vector<std::string> own_labels = {};
+    std::vector<std::string> labels;
+  };
+  const std::string both = StepText("row", "X", "T") + StepText("rows", "T", "Y");
+  const std::string back = StepText("rows", "X", "T") + StepText("row", "T", "Y");
+  for (const Case& each : {Case{StepText("rows", "X", "Y"), 0, {2}, {}, {"rows"}},
+                           Case{StepText("row", "X", "Y"), 8, {1, 2}, {"own"}, {"own"}},
+                           Case{both, 0, {2}, {}, {"rows"}}, Case{both, 8, {1, 2}, {}, {"rows"}},
+                           Case{back, 0, {2}, {}, {"row"}}, Case{back, 8, {1, 2}, {}, {"row"}}}) {
+    SCOPED_TRACE(each.steps + std::to_string(each.most));
+    ServableInfo info = EnsembleInfo(each.steps);
+    info.max_batch_size = each.most;
+    for (auto* spec : {&info.inputs[0], &info.outputs[0]})
+      spec->shape = each.most > 0 ? Shape{-1, 2} : Shape{2};
+    info.outputs[0].labels = each.own_labels;
+    auto e = MakeEnsemble(std::move(info), deps_);
+    ASSERT_TRUE(e.ok()) << e.status();
+    EXPECT_EQ((*e)->info().outputs[0].labels, each.labels);
+    KeepingSink sink;
+    Tensor x = Int32Tensor("X", {1, 2});
+    x.shape = each.shape;
+    (*e)->Infer(Request(*e, sink, {x}));
+    ASSERT_TRUE(sink.status().ok()) << sink.status();
+    EXPECT_EQ(sink.responses()[0].outputs[0].shape, each.shape);
+  }
+}
+
 TEST_F(EnsembleTest, AnEnsembleCanBeAStep) {
   AddStep("a", Plus(1));
   auto inner = Serve(StepText("a", "X", "T") + StepText("a", "T", "Y"));

@@ -85,6 +85,7 @@ void SessionClient::Leave() {
 
 InferenceResponse SessionClient::MakeResponse(std::vector<Tensor> outputs) const {
   InferenceResponse response;
+  ChangeBatches(plan_->batch_changes, outputs);
   for (Tensor& output : outputs) {
     const TensorSpec* spec = servable_.info().FindOutput(output.name);
     if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);
