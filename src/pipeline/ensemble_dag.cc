@@ -189,11 +189,6 @@ FieldFault CheckEnsembleConfig(const ModelConfig& config) {
                                  "'; specify it for its models"),
             "model_warmup"};
   }
-  if (config.response_cache().enable()) {
-    return {InvalidArgumentError("'response_cache' cannot be enabled for ensemble '" + name +
-                                 "'; enable it for its models"),
-            "response_cache.enable"};
-  }
   if (config.output().empty()) return wrong("output", "at least one output must be specified");
   const auto& steps = config.ensemble_scheduling().step();
   if (steps.empty()) return wrong("ensemble_scheduling.step", "at least one step must be specified");

@@ -327,6 +327,48 @@ TEST_F(EnsembleTest, BatchDimensionsComeAndGoBetweenModelsThatBatchAndThoseThatD
   }
 }
 
+TEST_F(EnsembleTest, TheResponseCacheAnswersForTheWholeOfIt) {
+  ResponseCache cache(1 << 20);
+  const auto make = [&](const std::string& steps) {
+    ServableInfo info = EnsembleInfo(steps);
+    inference::ModelConfig config = *info.config;
+    config.mutable_response_cache()->set_enable(true);
+    info.config = std::make_shared<inference::ModelConfig>(std::move(config));
+    return MakeEnsemble(std::move(info), {catalog_, timers_, call_graph_, &images_, &cache});
+  };
+  int runs = 0;
+  AddStep("a", [&](std::unique_ptr<InferenceRequest> request) {
+    if (++runs == 3) return request->Fail(UnavailableError("no"));
+    AnswerPlus(*request, runs);
+  })->set_device_tensors(true, true);
+  AddStep("stream", {}, true);
+  const auto e = make(StepText("a", "X", "Y"));
+  ASSERT_TRUE(e.ok()) << e.status();
+  EXPECT_FALSE((*e)->info().device_inputs || (*e)->info().device_outputs);
+  const auto ask = [&](int32_t x, uint64_t sequence = 0) {
+    KeepingSink sink;
+    auto request = Request(*e, sink, {Int32Tensor("X", {x})});
+    request->correlation_id = sequence;
+    (*e)->Infer(std::move(request));
+    EXPECT_EQ(sink.responses()[0].model_name, "e");
+    return sink.status().ok() ? sink.Values("Y")[0][0] : -1;
+  };
+  EXPECT_EQ(ask(10), 11);
+  EXPECT_EQ(ask(10), 11);
+  EXPECT_EQ(ask(20), 22);
+  EXPECT_EQ(ask(30), -1);  // errors are not kept
+  EXPECT_EQ(ask(30), 34);
+  EXPECT_EQ(ask(30), 34);
+  EXPECT_EQ(ask(30, 7), 35);
+  const auto statistics = (*e)->statistics().Snapshot();
+  EXPECT_EQ(statistics.cache_hit.count, 2u);
+  EXPECT_EQ(statistics.cache_miss.count, 3u);
+  EXPECT_EQ(make(StepText("stream", "X", "Y")).status().message(),
+            "Response Cache does not currently support model e with 'decoupled' transaction policy. Please "
+            "disable the "
+            "response cache.");
+}
+
 TEST_F(EnsembleTest, AnEnsembleCanBeAStep) {
   AddStep("a", Plus(1));
   auto inner = Serve(StepText("a", "X", "T") + StepText("a", "T", "Y"));
@@ -743,8 +785,6 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
             "'instance_group' cannot be specified for ensemble 'm'");
   EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"),
               HasSubstr("'model_warmup'"));
-  EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } response_cache { enable: true }"),
-              HasSubstr("'response_cache'"));
   EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"),
             "in ensemble 'm', at least one output must be specified");
 }

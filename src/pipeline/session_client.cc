@@ -39,6 +39,7 @@ void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool fin
       Fail(std::move(finished), Dag::kNone);
       return;
     }
+    if (response) servable_.Keep(*request_, *response);
   }
   if (final) Leave();
   if (servable_.info().decoupled) Count(response ? ResponseKind::kSuccess : ResponseKind::kEmpty);
