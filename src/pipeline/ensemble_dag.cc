@@ -160,7 +160,34 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
     nodes.push_back(std::move(node));
   }
   field = "ensemble_scheduling";
-  return Dag::Build(inputs, outputs, nodes);
+  BRAID_ASSIGN_OR_RETURN(auto dag, Dag::Build(inputs, outputs, nodes));
+  const auto unused = [&dag = *dag](uint32_t tensor) {
+    return dag.tensors()[tensor].consumers.empty() &&
+           std::ranges::find(dag.outputs(), tensor) == dag.outputs().end();
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!unused(dag->inputs()[i])) continue;
+    field = FieldAt("input", static_cast<int>(i));
+    return InvalidArgumentError("input '" + inputs[i] + "' is used by no step");
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string place = FieldAt("ensemble_scheduling.step", static_cast<int>(i));
+    for (const Dag::Port& port : dag->nodes()[i].outputs) {
+      if (!unused(port.tensor)) continue;
+      field = place + ".output_map[" + port.name + "]";
+      return InvalidArgumentError("tensor '" + dag->tensors()[port.tensor].name + "' of step " +
+                                  nodes[i].name +
+                                  " is no output of the ensemble, and no step uses it; leave it out of the "
+                                  "'output_map'");
+    }
+    const int64_t most = models[i]->max_batch_size;
+    if (most == 0 || ensemble.max_batch_size <= most) continue;
+    field = "max_batch_size";
+    return InvalidArgumentError("'max_batch_size' is " + std::to_string(ensemble.max_batch_size) +
+                                ", and step " + nodes[i].name + " takes " + std::to_string(most) +
+                                " at most");
+  }
+  return dag;
 }
 
 }  // namespace
@@ -189,6 +216,11 @@ FieldFault CheckEnsembleConfig(const ModelConfig& config) {
                                  "'; specify it for its models"),
             "model_warmup"};
   }
+  if (config.has_optimization()) {
+    return {InvalidArgumentError("'optimization' cannot be specified for ensemble '" + name +
+                                 "'; specify it for its models"),
+            "optimization"};
+  }
   if (config.output().empty()) return wrong("output", "at least one output must be specified");
   const auto& steps = config.ensemble_scheduling().step();
   if (steps.empty()) return wrong("ensemble_scheduling.step", "at least one step must be specified");
@@ -208,9 +240,11 @@ FieldFault CheckEnsembleConfig(const ModelConfig& config) {
                    "'model_namespace' of " + who + " is not supported; leave it empty");
     }
     for (const auto* map : {&steps[i].input_map(), &steps[i].output_map()}) {
-      const std::string place = field + (map == &steps[i].input_map() ? ".input_map[" : ".output_map[");
+      const std::string which = map == &steps[i].input_map() ? "input_map" : "output_map";
+      if (map->empty()) return wrong(field, who + " must specify '" + which + "'");
       for (const auto& [port, tensor] : *map) {
-        if (port.empty() || tensor.empty()) return wrong(place + port + "]", who + " maps an empty name");
+        if (port.empty() || tensor.empty())
+          return wrong(field + "." + which + "[" + port + "]", who + " maps an empty name");
       }
     }
   }

@@ -414,9 +414,11 @@ TEST_F(EnsembleTest, AnErrorOfAStepEndsIt) {
 TEST_F(EnsembleTest, NothingIsGivenBeforeAllStepsAreWell) {
   AddStep("a", Plus(1));
   auto b = AddStep("b");
-  auto e = Serve(StepText("a", "X", "Y") + StepText("b", "X", "Z"), {"Y"});
+  auto e = Serve(StepText("a", "X", "Y") + StepText("b", "X", "Z"), {"Y", "Z"});
   KeepingSink sink;
-  Ask(e, sink);
+  auto request = Request(e, sink, {Int32Tensor("X", {1})});
+  request->requested_outputs = {"Y"};
+  e->Infer(std::move(request));
   EXPECT_TRUE(sink.responses().empty());
   b->Take()->Fail(InternalError("no"));
   ASSERT_EQ(sink.responses().size(), 1u);
@@ -727,6 +729,8 @@ TEST_F(EnsembleTest, OnlySoManyRequestsOfAStepAreInFlight) {
 TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
   AddStep("a", Plus(1));
   AddStep("b", Plus(1));
+  AddStep("both", Plus(1), false, {"IN", "B"});
+  const_cast<ServableInfo&>(AddStep("few", Plus(1))->info()).max_batch_size = 2;
   auto floats = std::make_shared<FakeStep>("floats", std::vector{Spec("IN", DataType::kFp32)},
                                            std::vector{Spec("OUT", DataType::kInt32, {4})});
   catalog_.Publish(floats);
@@ -734,19 +738,36 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
                                               std::vector{Spec("OUT", DataType::kInt32, {4, 4})}));
   auto fault = [this](const std::string& steps) { return Make(steps).status().message(); };
   EXPECT_EQ(fault(StepText("no", "X", "Y")), "ensemble 'e' depends on 'no' which has no loaded version.");
-  EXPECT_EQ(fault("step { model_name: 'a' model_version: 4 }"),
+  EXPECT_EQ(fault("step { model_name: 'a' model_version: 4 input_map { key: 'IN' value: 'X' } output_map { "
+                  "key: 'OUT' value: 'Y' } }"),
             "ensemble 'e' depends on 'a' whose required version 4 is not loaded.");
   EXPECT_EQ(fault(""), "in ensemble 'e', at least one step must be specified");
   EXPECT_EQ(fault("step { }"), "in ensemble 'e', step '' (number 1) must specify 'model_name'");
   EXPECT_EQ(fault("step { model_name: 'a' model_namespace: 'n' }"),
             "in ensemble 'e', 'model_namespace' of step 'a' (number 1) is not supported; leave it empty");
   EXPECT_EQ(
-      fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } }"),
+      fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } output_map { key: 'OUT' value: 'Y' "
+            "} }"),
       "in ensemble 'e', the 'input_map' of step 'a' (number 1) names input 'WRONG', which model 'a' does not "
       "have");
   EXPECT_EQ(
-      fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
-      "in ensemble 'e', the 'input_map' of step 'a' (number 1) lacks input 'IN', which model 'a' needs");
+      fault("step { model_name: 'both' input_map { key: 'IN' value: 'X' } output_map { key: 'OUT' value: 'Y' "
+            "} }"),
+      "in ensemble 'e', the 'input_map' of step 'both' (number 1) lacks input 'B', which model 'both' needs");
+  EXPECT_EQ(fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
+            "in ensemble 'e', step 'a' (number 1) must specify 'input_map'");
+  EXPECT_EQ(fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } }"),
+            "in ensemble 'e', step 'a' (number 1) must specify 'output_map'");
+  EXPECT_EQ(fault(StepText("a", "X", "T") + StepText("b", "X", "Y")),
+            "in ensemble 'e', tensor 'T' of step 'a' (number 1) is no output of the ensemble, and no step "
+            "uses it; leave "
+            "it out of the 'output_map'");
+  EXPECT_EQ(Make(StepText("a", "X", "Y"), {"Y"}, {"X", "W"}).status().message(),
+            "in ensemble 'e', input 'W' is used by no step");
+  ServableInfo large = EnsembleInfo(StepText("few", "X", "Y"));
+  large.max_batch_size = 3;
+  EXPECT_EQ(MakeEnsemble(std::move(large), deps_).status().message(),
+            "in ensemble 'e', 'max_batch_size' is 3, and step 'few' (number 1) takes 2 at most");
   EXPECT_EQ(
       fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } output_map { key: 'Z' value: 'Y' } }"),
       "in ensemble 'e', the 'output_map' of step 'a' (number 1) names output 'Z', which model 'a' does not "
@@ -785,6 +806,8 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
             "'instance_group' cannot be specified for ensemble 'm'");
   EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"),
               HasSubstr("'model_warmup'"));
+  EXPECT_EQ(fault("name: 'm' ensemble_scheduling { } optimization { priority: PRIORITY_MAX }"),
+            "'optimization' cannot be specified for ensemble 'm'; specify it for its models");
   EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"),
             "in ensemble 'm', at least one output must be specified");
 }
