@@ -247,7 +247,7 @@ def test_errors_of_a_step(client):
 def test_missing_output(client):
     text = (
         "in ensemble 'oddly', unexpected deadlock, at least one output is not set while no more ensemble steps can be "
-        "made"
+        "made: step 'odd' (number 1) has not given output 'OUT', which is tensor 't'"
     )
     with client.fails("INTERNAL", text):
         client.infer("oddly", {"TEXT": strings("nothing")})

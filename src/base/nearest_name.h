@@ -15,14 +15,16 @@ class NearestName {
   explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + (wanted.size() + 1) / 3) {}
 
   void Offer(std::string_view known) {
+    is_known_ = is_known_ || known == wanted_;
     const size_t distance = Distance(known);
     if (distance < distance_) {
       distance_ = distance;
       name_ = known;
     }
   }
-  // "" when none is near: when more than a third of the letters would have to be changed.
-  const std::string& name() const { return name_; }
+  // "" when none is near: when more than a third of the letters would have to be changed. "" too when what is wanted was
+  // offered itself: the fault is another then.
+  std::string name() const { return is_known_ ? std::string() : name_; }
 
  private:
   // Levenshtein's, without regard to upper and lower case.
@@ -46,6 +48,7 @@ class NearestName {
   std::string_view wanted_;
   size_t distance_;
   std::string name_;
+  bool is_known_ = false;
 };
 
 }  // namespace braid

@@ -434,8 +434,9 @@ TEST_F(EnsembleTest, AMissingOutputIsADeadlock) {
   Ask(e, sink);
   EXPECT_EQ(
       sink.status(),
-      InternalError("in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
-                    "ensemble steps can be made"));
+      InternalError(
+          "in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
+          "ensemble steps can be made: step 'a' (number 1) has not given output 'OUT', which is tensor 'T'"));
   // A step that ends without a word is no better.
   AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   KeepingSink silent;
