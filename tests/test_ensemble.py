@@ -103,7 +103,9 @@ def server(module_repository, module_serve):
           config(None, [("A", "FP32", [-1]), ("B", "FP32", [-1]), ("C", "FP32", [-1], "optional: true")], OUT))  # fmt: skip
     r.add("odd", ODD, config(None, TEXT, [("OUT", "STRING", [1])]))
     r.add("rows", per_request("return respond(OUT=get(request, 'IN') * 2)"),
-          config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])], max_batch_size=4, extra="dynamic_batching { }"))  # fmt: skip
+          config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2], 'label_filename: "animals.txt"')], max_batch_size=4,
+                 extra="dynamic_batching { }"), files={"animals.txt": "cat\ndog\n"})  # fmt: skip
+    r.add("row", plus(1), config(None, [("IN", "FP32", [2])], [("OUT", "FP32", [2])]))
     r.add("count", COUNT, config(None, IN, OUT, extra="model_transaction_policy { decoupled: true }"))
     r.add("slow_pass", SLOW_PASS, config(None, IN, OUT, extra="instance_group [ { count: 3 } ]"))
     ensemble(r, "line", chain("one", "two", "one"))
@@ -126,6 +128,8 @@ def server(module_repository, module_serve):
     ensemble(r, "oddly", [step("odd", {"TEXT": "TEXT"}, {"OUT": "t"}), step("odd", {"TEXT": "t"}, {"OUT": "OUT"})],
              TEXT, text)  # fmt: skip
     ensemble(r, "batched", chain("rows"), [("X", "FP32", [2])], [("Y", "FP32", [2])], max_batch_size=4)
+    ensemble(r, "single", chain("row", "rows"), [("X", "FP32", [2])], [("Y", "FP32", [2])])
+    ensemble(r, "batched_by_one", chain("rows", "row"), [("X", "FP32", [2])], [("Y", "FP32", [2])], max_batch_size=4)
     ensemble(r, "stream", chain("count", "slow_pass", "one"))
     both = [
         step("count", {"IN": "X"}, {"OUT": "S"}),
@@ -175,6 +179,20 @@ def test_batches(client):
     np.testing.assert_array_equal(client.infer("batched", {"X": x}).as_numpy("Y"), 2 * x)
     with client.fails("INVALID_ARG", contains="inference request batch-size must be <= 4 for 'batched'"):
         client.infer("batched", {"X": np.zeros((5, 2), np.float32)})
+
+
+def test_models_that_batch_and_models_that_do_not_in_one_ensemble(client):
+    np.testing.assert_array_equal(client.infer("single", {"X": array(1, 4)}).as_numpy("Y"), array(4, 10))
+    two = client.infer("batched_by_one", {"X": np.array([[1, 4]], np.float32)}).as_numpy("Y")
+    np.testing.assert_array_equal(two, [[3, 9]])
+    with client.fails("INVALID_ARG", contains="in ensemble 'batched_by_one', "):
+        client.infer("batched_by_one", {"X": np.zeros((2, 2), np.float32)})
+
+
+def test_an_ensemble_has_the_labels_of_the_step_that_makes_its_output(client):
+    largest = client.module.InferRequestedOutput("Y", class_count=1)
+    result = client.infer("single", {"X": array(1, 4)}, outputs=[largest])
+    assert result.as_numpy("Y").tolist() == [b"10.000000:1:dog"]
 
 
 def test_what_the_client_says_reaches_the_steps(client):
@@ -229,7 +247,7 @@ def test_errors_of_a_step(client):
 def test_missing_output(client):
     text = (
         "in ensemble 'oddly', unexpected deadlock, at least one output is not set while no more ensemble steps can be "
-        "made"
+        "made: step 'odd' (number 1) has not given output 'OUT', which is tensor 't'"
     )
     with client.fails("INTERNAL", text):
         client.infer("oddly", {"TEXT": strings("nothing")})

@@ -736,3 +736,22 @@ def test_sender_checks_in_order(client):
 def test_response_after_a_sent_one_is_not_delivered(client):
     assert ask(client, "send_and_return").as_numpy("OUT").tolist() == [b"ok"]
     assert ask(client, "good").as_numpy("OUT").tolist() == [b"ok"]
+
+
+def test_a_response_that_is_not_as_declared_is_said_once(repository, serve, connect):
+    """Clients get it as Triton gives it."""
+    ins, outs = [("IN", "INT32", [1])], [("OUT", "INT32", [1])]
+    repository.add("silent", per_request("return pb_utils.InferenceResponse([])"), config("silent", ins, outs))
+    other = "return respond(OUT=get(request, 'IN').astype(np.float32))"
+    repository.add("floats", per_request(other), config("floats", ins, outs))
+    server = serve(repository)
+    client = connect("http", server)
+    array = np.array([4], dtype=np.int32)
+    for _ in range(3):
+        assert client.infer("silent", {"IN": array}).get_response()["outputs"] == []
+        assert client.infer("floats", {"IN": array}).as_numpy("OUT").dtype == np.float32
+    server.wait_for_log("a response of model 'silent' lacks output 'OUT'; clients get it so")
+    server.wait_for_log(
+        "a response of model 'floats' has output 'OUT' as TYPE_FP32 where its configuration says TYPE_INT32"
+    )
+    assert server.log.count("and this is said once") == 2

@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 from harness.clients import Client
+from harness.ensembles import ensemble, step
 from harness.repository import config, per_request
 
 
@@ -368,6 +369,22 @@ def test_a_reload_empties_the_cache(repository, serve, connect):
     assert [call(client, 1), call(client, 2), call(client, 1)] == [1, 2, 1]
     repository.add("cached", COUNTING.replace("self.calls = 0", "self.calls = 100"), CACHED)
     assert server.json("POST", "/v2/repository/models/cached/load")[0] == 200
+    assert call(client, 1) == 101
+
+
+def test_a_reload_of_a_step_empties_the_cache_of_an_ensemble(repository, serve, connect):
+    tensors = [("IN", "INT32", [-1])], [("OUT", "INT32", [-1]), ("CALL", "INT32", [1])]
+    repository.add("counts", COUNTING, config("counts", *tensors))
+    steps = [step("counts", {"IN": "IN"}, {k: k for k in ("OUT", "CALL")})]
+    ensemble(repository, "cached", steps, *tensors, more_fields="response_cache { enable: true }")
+    server = serve(
+        repository, "--cache-config=local,size=1048576", "--model-control-mode=explicit", "--load-model=cached"
+    )
+    client = connect("http", server)
+    assert [call(client, 1), call(client, 2), call(client, 1)] == [1, 2, 1]
+    assert statistics(server, "cached")["inference_stats"]["cache_hit"]["count"] == 1
+    repository.add("counts", COUNTING.replace("self.calls = 0", "self.calls = 100"), config("counts", *tensors))
+    assert server.json("POST", "/v2/repository/models/counts/load")[0] == 200
     assert call(client, 1) == 101
 
 

@@ -14,17 +14,17 @@ class NearestName {
  public:
   explicit NearestName(std::string_view wanted) : wanted_(wanted), distance_(1 + (wanted.size() + 1) / 3) {}
 
-  // Leaves out the wanted word itself, which the user has written.
   void Offer(std::string_view known) {
-    if (known == wanted_) return;
+    is_known_ = is_known_ || known == wanted_;
     const size_t distance = Distance(known);
     if (distance < distance_) {
       distance_ = distance;
       name_ = known;
     }
   }
-  // "" when none is near: when more than a third of the letters would have to be changed.
-  const std::string& name() const { return name_; }
+  // "" when none is near: when more than a third of the letters would have to be changed. "" too when what is wanted was
+  // offered itself: the fault is another then.
+  std::string name() const { return is_known_ ? std::string() : name_; }
 
  private:
   // Levenshtein's, without regard to upper and lower case.
@@ -48,6 +48,7 @@ class NearestName {
   std::string_view wanted_;
   size_t distance_;
   std::string name_;
+  bool is_known_ = false;
 };
 
 }  // namespace braid

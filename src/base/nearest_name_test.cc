@@ -5,17 +5,21 @@
 namespace braid {
 namespace {
 
-TEST(NearestName, OffersTheNearestButNeverTheWordItself) {
-  NearestName nearest("words");
-  nearest.Offer("words");
-  EXPECT_EQ(nearest.name(), "");
-  nearest.Offer("swords!");
-  nearest.Offer("Word");
-  nearest.Offer("wordy");
-  EXPECT_EQ(nearest.name(), "Word");
-  NearestName far("words");
-  far.Offer("sentences");
-  EXPECT_EQ(far.name(), "");
+std::string Nearest(std::string_view wanted, const std::vector<std::string>& known) {
+  NearestName nearest(wanted);
+  for (const std::string& name : known) nearest.Offer(name);
+  return nearest.name();
+}
+
+TEST(NearestName, IsTheOneWithTheFewestChanges) {
+  EXPECT_EQ(Nearest("imgae", {"images", "image", "mask"}), "image");
+  EXPECT_EQ(Nearest("kind_cpu", {"KIND_CPU"}), "KIND_CPU");
+  EXPECT_EQ(Nearest("imgae", {"mask"}), "");
+}
+
+TEST(NearestName, ANameThatIsKnownHasNone) {
+  EXPECT_EQ(Nearest("words", {"word", "words", "swords"}), "");
+  EXPECT_EQ(Nearest("words", {"words"}), "");
 }
 
 }  // namespace

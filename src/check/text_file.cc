@@ -91,7 +91,7 @@ Explained Explain(const UnknownWord& word) {
   }
   if (is_known("TYPE_" + upper)) upper = "TYPE_" + upper;
   if (is_known("KIND_" + upper)) upper = "KIND_" + upper;
-  explained.advice = DidYouMean(is_known(upper) ? upper : word.word, word.known);
+  explained.advice = is_known(upper) ? "did you mean '" + upper + "'?" : DidYouMean(word.word, word.known);
   if (!explained.advice.empty()) return explained;
   if (word.is_field && word.known.size() > kMostNamed) {
     explained.advice = "leave it out";

@@ -16,6 +16,7 @@ namespace braid {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -219,6 +220,17 @@ class Reader {
   }
   Status Expected(const std::string& what) const { return Fault("expected " + what); }
 
+  Status UnknownChoice(const Json& value, const EnumDescriptor& type) const {
+    std::string what =
+        "a value of " + type.name() + ", not " + value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (!value.is_string()) return Expected(what);
+    for (const char* head : {"TYPE_", "KIND_", "FORMAT_"}) {
+      const std::string whole = head + value.get_ref<const std::string&>();
+      if (type.FindValueByName(whole) != nullptr) what += "; did you mean \"" + whole + "\"?";
+    }
+    return Expected(what);
+  }
+
   Status ReadField(const Json& value, Message& message, const FieldDescriptor* field) {
     if (field->is_map()) return ReadMap(value, message, field);
     if (!field->is_repeated()) return ReadValue(value, message, field);
@@ -309,7 +321,7 @@ class Reader {
         } else if (value.is_number() && ReadInteger(value, number)) {
           choice = field->enum_type()->FindValueByNumber(number);
         }
-        if (choice == nullptr) return Expected("a value of " + field->enum_type()->name());
+        if (choice == nullptr) return UnknownChoice(value, *field->enum_type());
         repeated ? reflection.AddEnum(&message, field, choice) : reflection.SetEnum(&message, field, choice);
         return OkStatus();
       }

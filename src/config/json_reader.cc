@@ -18,8 +18,15 @@ std::string SyntaxFault(const nlohmann::detail::exception& fault) {
   if (const size_t label = text.find("] "); text.starts_with('[') && label != std::string::npos) {
     text.erase(0, label + 2);
   }
+  std::string_view hint;
+  if (text.find("#'") != std::string::npos || text.find("/'") != std::string::npos) {
+    hint = "; JSON has no comments";
+  } else if (text.find("object key - unexpected '}'") != std::string::npos ||
+             text.find("value - unexpected ']'") != std::string::npos) {
+    hint = "; JSON has no comma behind the last element";
+  }
   if (text.size() > kMostTextTold) text = text.substr(0, kMostTextTold) + "...";
-  return text;
+  return text.append(hint);
 }
 
 // Looks at the text before anything is built of it: syntax, nesting, and keys that are given twice.

@@ -61,6 +61,22 @@ FieldFault CheckDynamicBatching(const ModelConfig& config) {
     }
   }
   const uint64_t levels = batching.priority_levels();
+  if (batching.preserve_ordering()) {
+    const auto delays = [](const inference::ModelQueuePolicy& policy) {
+      return policy.timeout_action() == inference::ModelQueuePolicy::DELAY;
+    };
+    if (levels > 1) {
+      return InvalidField("Only one priority level is allowed when 'preserve_ordering' is true for " + name,
+                          "dynamic_batching.priority_levels");
+    }
+    if (delays(batching.default_queue_policy()) ||
+        std::ranges::any_of(batching.priority_queue_policy(),
+                            [&](const auto& each) { return delays(each.second); })) {
+      return InvalidField(
+          "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for " + name,
+          "dynamic_batching.preserve_ordering");
+    }
+  }
   if (levels == 0) return {};
   if (levels > kMaxPriorityLevels) {
     return InvalidField(
@@ -100,29 +116,27 @@ FieldFault CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const
   for (int i = 0; i < dims.size(); ++i) {
     if (dims[i] < 1 && dims[i] != -1) {
       return InvalidField(
-          who + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension for " + model,
+          who + " must be integer >= 1, or -1 to indicate a variable-size dimension for " + model,
           FieldAt(field, i));
     }
   }
   return {};
 }
 
-// How many dimensions are variable, and the product of the others; nothing when the product leaves int64.
-struct Extent {
-  int variable = 0;
-  int64_t fixed = 1;
-  bool operator==(const Extent&) const = default;
-};
-std::optional<Extent> ExtentOf(const google::protobuf::RepeatedField<int64_t>& dims) {
-  Extent extent;
+// The products of the dimensions between those that are variable; nothing when the product of all leaves int64.
+std::optional<std::vector<int64_t>> PartsOf(const google::protobuf::RepeatedField<int64_t>& dims) {
+  std::vector<int64_t> parts = {1};
+  int64_t all = 1;
   for (int64_t dim : dims) {
     if (dim == -1) {
-      ++extent.variable;
-    } else if (__builtin_mul_overflow(extent.fixed, dim, &extent.fixed)) {
+      parts.push_back(1);
+    } else if (__builtin_mul_overflow(all, dim, &all)) {
       return std::nullopt;
+    } else {
+      parts.back() *= dim;
     }
   }
-  return extent;
+  return parts;
 }
 
 // Inputs and outputs have these fields in common.
@@ -137,20 +151,34 @@ FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std:
   }
   if (tensor.dims().empty() && !tensor.has_reshape())
     return InvalidField(who + " must specify 'dims' for " + model, field + ".dims");
-  BRAID_RETURN_IF_FAULT(CheckDims(tensor.dims(), who, model, field + ".dims"));
-  auto extent = ExtentOf(tensor.dims());
-  if (!extent)
+  BRAID_RETURN_IF_FAULT(CheckDims(tensor.dims(), who + " dimension", model, field + ".dims"));
+  const auto parts = PartsOf(tensor.dims());
+  if (!parts)
     return InvalidField(who + " has more elements than can be counted for " + model, field + ".dims");
   if (tensor.has_reshape()) {
     const std::string shape = field + ".reshape.shape";
-    BRAID_RETURN_IF_FAULT(CheckDims(tensor.reshape().shape(), who + " reshape", model, shape));
-    if (extent != ExtentOf(tensor.reshape().shape())) {
+    BRAID_RETURN_IF_FAULT(CheckDims(tensor.reshape().shape(), who + " reshape dimensions", model, shape));
+    if (parts != PartsOf(tensor.reshape().shape())) {
       return InvalidField(who + " has different size for dims and reshape for " + model, shape);
     }
   }
   if (tensor.is_shape_tensor()) {
     return InvalidField("shape tensors are only supported for TensorRT platform for " + model,
                         field + ".is_shape_tensor");
+  }
+  return {};
+}
+
+// Of what is written: a model that is completed from its file may have scalars.
+template <class Tensors>
+FieldFault CheckScalars(const Tensors& tensors, const std::string& side, const std::string& model) {
+  for (int i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].has_reshape() || !tensors[i].reshape().shape().empty()) continue;
+    return InvalidField("model " + side + " '" + tensors[i].name() +
+                            "' cannot have empty reshape for non-batching model as scalar tensors are not "
+                            "supported for " +
+                            model,
+                        FieldAt(side, i) + ".reshape");
   }
   return {};
 }
@@ -315,7 +343,10 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
   return OkStatus();
 }
 
-FieldFault FindFileFault(const ModelConfig& config) {
+namespace {
+
+// Of all but tensors and instances.
+FieldFault FindSettingFault(const ModelConfig& config) {
   if (config.name().empty()) return InvalidField("model configuration must specify 'name'", "name");
   if (!IsEnsemble(config) && config.backend().empty()) {
     if (config.platform().empty()) {
@@ -330,6 +361,15 @@ FieldFault FindFileFault(const ModelConfig& config) {
   if (config.has_dynamic_batching()) BRAID_RETURN_IF_FAULT(CheckDynamicBatching(config));
   if (config.has_sequence_batching()) BRAID_RETURN_IF_FAULT(CheckSequenceBatching(config));
   return CheckResponseCache(config);
+}
+
+}  // namespace
+
+FieldFault FindFileFault(const ModelConfig& config) {
+  BRAID_RETURN_IF_FAULT(FindSettingFault(config));
+  if (config.max_batch_size() > 0) return {};
+  BRAID_RETURN_IF_FAULT(CheckScalars(config.input(), "input", config.name()));
+  return CheckScalars(config.output(), "output", config.name());
 }
 
 Status CheckConfigFile(const ModelConfig& config) { return FindFileFault(config).status; }
@@ -355,6 +395,7 @@ std::vector<std::string> NormalizeConfig(ModelConfig& config, const GpuPlacement
   if (config.backend() == "python" && config.default_model_filename().empty()) {
     config.set_default_model_filename("model.py");
   }
+  if (IsEnsemble(config)) return notes;
   auto& optimization = *config.mutable_optimization();
   if (!optimization.has_input_pinned_memory()) optimization.mutable_input_pinned_memory()->set_enable(true);
   if (!optimization.has_output_pinned_memory()) optimization.mutable_output_pinned_memory()->set_enable(true);
@@ -376,7 +417,7 @@ Status ValidateModelFile(const ModelConfig& config) {
 }
 
 FieldFault FindConfigFault(const ModelConfig& config, const GpuPlacement& placement) {
-  BRAID_RETURN_IF_FAULT(FindFileFault(config));
+  BRAID_RETURN_IF_FAULT(FindSettingFault(config));
   BRAID_RETURN_IF_FAULT(CheckInstanceGroups(config, placement));
   BRAID_RETURN_IF_FAULT(FieldFault(ValidateModelFile(config), "default_model_filename"));
   BRAID_RETURN_IF_FAULT(CheckParameters(config));

@@ -34,7 +34,8 @@ bool IsEnsemble(const inference::ModelConfig& config);
 // policy (the latest one), and the idle time of sequences. Errors: a name that is not the folder's.
 Status CompleteNames(inference::ModelConfig& config, std::string_view folder_name);
 
-// What can be judged before the model completes its own configuration: everything but tensors and instances.
+// What can be judged before the model completes its own configuration: everything but tensors and instances. Scalars that
+// are written without batches are refused.
 // Errors: INVALID_ARGUMENT with the first fault found.
 Status CheckConfigFile(const inference::ModelConfig& config);
 // The same, and which field it is.

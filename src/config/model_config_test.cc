@@ -203,6 +203,15 @@ INSTANTIATE_TEST_SUITE_P(
               "for m"},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4] reshape { shape: [2, 3] } }",
               "model input 'IN' has different size for dims and reshape for m"},
+        Fault{"output { name: 'O' data_type: TYPE_FP32 dims: [2, -1, 3] reshape { shape: [3, -1, 2] } }",
+              "model output 'O' has different size for dims and reshape for m"},
+        Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4] reshape { shape: [4, 0] } }",
+              "model input 'IN' reshape dimensions must be integer >= 1, or -1 to indicate a variable-size "
+              "dimension "
+              "for m"},
+        Fault{"max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [1] reshape { } }", ""},
+        Fault{"output { name: 'O' data_type: TYPE_FP32 dims: [2, -1, 3] reshape { shape: [1, 2, -1, 3] } }",
+              ""},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4611686018427387904, 4] }",
               "model input 'IN' has more elements than can be counted for m"},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 format: FORMAT_NHWC dims: [4] }",
@@ -223,6 +232,15 @@ INSTANTIATE_TEST_SUITE_P(
               "priority queue policy must have priority level in range [1, 2] for m"},
         Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 1000000000 default_priority_level: 1 }",
               "priority levels must be at most 1024 for m"},
+        Fault{"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
+              "Only one priority level is allowed when 'preserve_ordering' is true for m"},
+        Fault{"dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",
+              "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m"},
+        Fault{"dynamic_batching { preserve_ordering: true priority_levels: 1 default_priority_level: 1 "
+              "priority_queue_policy { key: 1 value { timeout_action: DELAY } } }",
+              "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m"},
+        Fault{"dynamic_batching { preserve_ordering: true priority_levels: 1 default_priority_level: 1 }",
+              ""},
         Fault{"instance_group { kind: KIND_GPU }",
               "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"},
         Fault{"instance_group { kind: KIND_CPU gpus: [0] }",
@@ -243,6 +261,19 @@ INSTANTIATE_TEST_SUITE_P(
               "Response Cache does not currently support model m with sequence batching scheduler. Please "
               "disable the "
               "response cache."}));
+
+TEST(CheckConfigFile, AScalarNeedsBatches) {
+  const std::string text =
+      "name: 'm' backend: 'python' output { name: 'O' data_type: TYPE_FP32 dims: 1 reshape { } }";
+  EXPECT_EQ(FindFileFault(Parse(text)).field, "output[0].reshape");
+  EXPECT_EQ(CheckConfigFile(Parse(text)).message(),
+            "model output 'O' cannot have empty reshape for non-batching model as scalar tensors are not "
+            "supported for "
+            "m");
+  EXPECT_EQ(CheckConfigFile(Parse("max_batch_size: 1 " + text)), OkStatus());
+  // That of an OpenVINO model, which was completed from its file.
+  EXPECT_EQ(ValidateConfig(Parse(text)), OkStatus());
+}
 
 TEST(CheckConfigFile, NeedsABackend) {
   ModelConfig config;
@@ -271,6 +302,11 @@ TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
                     "instance_group { rate_limiter { priority: 2 } }"),
             "");
   EXPECT_EQ(refusal("name: 'm' sequence_batching {}"), "");
+  EXPECT_EQ(refusal("name: 'm' backend: 'openvino' batch_input { }"),
+            "model 'm': 'batch_input' is not supported: no backend has such tensors");
+  EXPECT_EQ(refusal("name: 'm' backend: 'onnxruntime' batch_output { }"),
+            "model 'm': 'batch_output' is not supported: no backend has such tensors");
+  EXPECT_EQ(refusal("name: 'm' backend: 'python' batch_input { } batch_output { }"), "");
   EXPECT_EQ(
       refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
       "model 'm': 'use_growable_memory' of state 'a' is not supported; a state may have another size each "

@@ -12,6 +12,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 OvmsConfig Parse(std::string_view text) {
@@ -167,6 +168,14 @@ TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
     EXPECT_EQ(model.fault.code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(model.fault.message(), HasSubstr(expected)) << text;
   }
+}
+
+TEST(ParseOvmsConfig, WhatJsonHasNotIsSaid) {
+  for (const char* text : {"{ # models\n}", "{ // models\n}", R"({"model_config_list": [] /* none */ })"})
+    EXPECT_THAT(Fault(text), HasSubstr("; JSON has no comments"));
+  for (const char* text : {R"({"model_config_list": [],})", R"({"model_config_list": [{},]})"})
+    EXPECT_THAT(Fault(text), HasSubstr("; JSON has no comma behind the last element"));
+  EXPECT_THAT(Fault("{"), Not(HasSubstr("JSON has no")));
 }
 
 TEST(ParseOvmsConfig, EveryFaultOfTheFileIsNamedWithItsPath) {

@@ -23,6 +23,12 @@ FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
                     field + ".use_growable_memory");
     }
   }
+  // Python models never see them, there as here.
+  if (config.backend() != "python") {
+    const std::string why = " is not supported: no backend has such tensors";
+    if (config.batch_input_size() > 0) return refuse("'batch_input'" + why, "batch_input");
+    if (config.batch_output_size() > 0) return refuse("'batch_output'" + why, "batch_output");
+  }
   if (config.model_repository_agents().agents_size() > 0) {
     return refuse("'model_repository_agents' is not supported", "model_repository_agents");
   }

@@ -16,10 +16,28 @@
 #include "pipeline/custom_node_threads.h"
 #include "pipeline/dag.h"
 #include "pipeline/dag_structure.h"
+#include "serving/reshape.h"
 #include "serving/servable_reference.h"
+#include "tensor/shape.h"
 #include "tensor/tensor.h"
 
 namespace braid {
+
+// A tensor between what has a batch dimension and what has none: one that fits `from` becomes `to`. They differ by a
+// leading 1.
+struct BatchChange {
+  std::string tensor;  // as its taker names it
+  Shape from;
+  Shape to;
+};
+
+inline void ChangeBatches(const std::vector<BatchChange>& changes, std::vector<Tensor>& tensors) {
+  for (const BatchChange& change : changes) {
+    for (Tensor& tensor : tensors) {
+      if (tensor.name == change.tensor) Reshape(change.from, change.to, tensor.shape);
+    }
+  }
+}
 
 // What does the work of one node: a servable, of the version that is the right one when a session begins, or
 // the code of a custom node.
@@ -31,6 +49,8 @@ struct DagStep {
   std::vector<std::string> outputs = {};
   // Inputs that are converted before the step gets them.
   Precisions precisions = {};
+  // Of its inputs.
+  std::vector<BatchChange> batch_changes = {};
 };
 
 struct DagPlan {
@@ -39,7 +59,8 @@ struct DagPlan {
   std::unique_ptr<DagStructure> structure;
   // Runs of one node at the same time, 0 for any number. Further ones wait in order.
   uint32_t max_runs_per_node = 0;
-  CustomNodeThreads* threads = nullptr;  // of steps that are code; outlives the plan
+  std::vector<BatchChange> batch_changes;  // of the outputs
+  CustomNodeThreads* threads = nullptr;    // of steps that are code; outlives the plan
 
   // Why it is not ready: "ensemble 'e' depends on '" MODEL "' which is not ready: " REASON.
   std::string needs;

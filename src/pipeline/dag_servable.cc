@@ -92,16 +92,17 @@ std::shared_ptr<Servable> DagServable::Create(ServableInfo info, std::shared_ptr
     if (before != nullptr) queue = before->queue_;
     if (queue == nullptr) queue = std::make_shared<SequenceQueue>(deps.timers, deps.call_graph);
   }
-  return std::make_shared<DagServable>(std::move(info), std::move(plan), std::move(queue), deps.images);
+  return std::make_shared<DagServable>(std::move(info), std::move(plan), std::move(queue), deps);
 }
 
 DagServable::DagServable(ServableInfo info, std::shared_ptr<const DagPlan> plan,
-                         std::shared_ptr<SequenceQueue> queue, ImageDecoder* images)
+                         std::shared_ptr<SequenceQueue> queue, const DagDeps& deps)
     : Servable(std::move(info)),
       plan_(std::move(plan)),
       queue_(std::move(queue)),
       memory_(std::make_unique<Memory>(FirstStep())),
-      images_(images) {
+      images_(deps.images),
+      cache_(CacheLink::Make(deps.cache, info_, statistics_, deps.timers)) {
   BRAID_CHECK(queue_ != nullptr || !info_.stateful);
 }
 
@@ -147,6 +148,13 @@ void DagServable::Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::
     return;
   }
   request->queue_start_ns = SteadyNowNs();
+  // What a request of a sequence is answered depends on those before it.
+  if (cache_ != nullptr && request->correlation_id == CorrelationId(uint64_t{0})) {
+    if (auto response = cache_->Find(*request)) {
+      request->Respond(std::move(response), true);
+      return;
+    }
+  }
   Begin(std::move(request), nullptr);
 }
 
@@ -203,6 +211,10 @@ Result<std::vector<EnteredStep>> DagServable::EnterSteps() const {
 void DagServable::Remove(const InferenceRequest* request) {
   MutexLock lock(mutex_);
   sessions_.erase(request);
+}
+
+void DagServable::Keep(InferenceRequest& request, const InferenceResponse& response) const {
+  if (cache_ != nullptr) cache_->Keep(request, response);
 }
 
 std::vector<uint32_t> DagServable::Wanted(const InferenceRequest& request) const {

@@ -25,6 +25,7 @@
 #include "pipeline/dag_plan.h"
 #include "pipeline/sequence_queue.h"
 #include "pipeline/session.h"
+#include "scheduling/cache_link.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
 #include "serving/catalog.h"
@@ -38,6 +39,7 @@ struct DagDeps {
   Timers& timers;
   CallGraph& call_graph;
   ImageDecoder* images = nullptr;  // null where no request has images
+  ResponseCache* cache = nullptr;  // null without one
 };
 
 class DagServable final : public Servable, private SequenceQueue::Runner {
@@ -48,7 +50,7 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
                                           const DagDeps& deps);
   // `queue` may be null unless the servable is stateful.
   DagServable(ServableInfo info, std::shared_ptr<const DagPlan> plan, std::shared_ptr<SequenceQueue> queue,
-              ImageDecoder* images);
+              const DagDeps& deps);
   ~DagServable() override;
 
   // That of the first step that takes an input of the DAG, so that its instances map it as it is; whichever
@@ -71,6 +73,8 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
 
   // The session for this request has ended. For its client.
   void Remove(const InferenceRequest* request);
+  // Puts the one response to a request, before it is delivered, into the cache. For its client.
+  void Keep(InferenceRequest& request, const InferenceResponse& response) const;
 
  private:
   class Memory;
@@ -92,6 +96,7 @@ class DagServable final : public Servable, private SequenceQueue::Runner {
   const std::shared_ptr<SequenceQueue> queue_;  // shared with the sessions, and what comes after this
   const std::unique_ptr<Memory> memory_;
   ImageDecoder* const images_;
+  const std::unique_ptr<const CacheLink> cache_;  // null when its responses are not kept
 
   Mutex mutex_;
   // The sessions that run now, so that a stop can end them.

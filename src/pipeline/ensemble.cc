@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/model_config.h"
 #include "model_config.pb.h"
 #include "pipeline/dag_servable.h"
 #include "pipeline/ensemble_dag.h"
@@ -27,6 +28,7 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
 // Tensors on a GPU go through an ensemble: in where all steps that take one do, out as each request allows.
 void AddDevices(const Dag& dag, const std::vector<std::shared_ptr<const ServableInfo>>& steps,
                 ServableInfo& ensemble) {
+  if (ensemble.config->response_cache().enable()) return;  // the cache has to see what it keeps
   const auto takes = [&](uint32_t step) { return steps[step]->device_inputs; };
   ensemble.device_inputs = !ensemble.stateful && std::ranges::all_of(dag.inputs(), [&](uint32_t input) {
     return std::ranges::find(dag.outputs(), input) == dag.outputs().end() &&
@@ -99,9 +101,14 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
+  if (FieldFault fault = FindFileFault(*config); !fault.ok()) {  // of what is known to be decoupled only now
+    blame(std::move(fault.field));
+    return fault.status;
+  }
   info.config = std::move(config);
   BRAID_ASSIGN_OR_RETURN(plan->dag, MakeEnsembleDag(info, models, field));
   AddDevices(*plan->dag, models, info);
+  ConnectTensors(models, info, *plan);
   plan->structure = std::make_unique<DagStructure>(*plan->dag, std::move(words));
   blame("ensemble_scheduling");
   BRAID_RETURN_IF_ERROR(CheckEnsembleSequences(info, *plan->dag, models));

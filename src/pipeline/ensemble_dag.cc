@@ -31,6 +31,7 @@ struct Sighting {
   std::string where;
   DataType type;
   const Shape* shape;
+  bool batches;  // its first dimension is that of the batch
 };
 
 // The shape in which the steps see an input or output of the ensemble itself.
@@ -39,30 +40,37 @@ const Shape& Inside(const TensorSpec& spec) { return spec.model_shape ? *spec.mo
 // The tensors of an ensemble as their producers and consumers see them.
 class TensorTable {
  public:
-  // `shape` is that of the tensor between the steps; it outlives the table. Errors: the text
-  // that says how two of them differ.
-  Status Add(const std::string& tensor, std::string where, const TensorSpec& spec, const Shape& shape) {
-    auto [it, first] = seen_.try_emplace(tensor);
-    for (const Sighting& other : it->second) {
+  // `shape` is that of the tensor between the steps; it outlives the table. `servable` is whose tensor it is. Errors: the
+  // text that says how two of them differ.
+  Status Add(const std::string& tensor, std::string where, const TensorSpec& spec, const Shape& shape,
+             const ServableInfo& servable) {
+    const Sighting here{std::move(where), spec.type, &shape, servable.max_batch_size > 0};
+    std::vector<Sighting>& seen = seen_[tensor];
+    for (const Sighting& other : seen) {
       if (other.type != spec.type) {
         return InvalidArgumentError("tensor '" + tensor + "' has data type " +
                                     std::string(ConfigName(other.type)) + " as " + other.where + " but " +
-                                    std::string(ConfigName(spec.type)) + " as " + where);
+                                    std::string(ConfigName(spec.type)) + " as " + here.where);
       }
-      if (!Compatible(*other.shape, shape)) {
+      if (!Compatible(other, here)) {
         return InvalidArgumentError("tensor '" + tensor + "' has shape " + ShapeToString(*other.shape) +
-                                    " as " + other.where + " but " + ShapeToString(shape) + " as " + where +
-                                    ", batch dimensions included");
+                                    " as " + other.where + " but " + ShapeToString(shape) + " as " +
+                                    here.where + ", batch dimensions included");
       }
     }
-    it->second.push_back({std::move(where), spec.type, &shape});
+    seen.push_back(here);
     return OkStatus();
   }
 
  private:
-  static bool Compatible(const Shape& a, const Shape& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](int64_t x, int64_t y) { return x == y || x < 0 || y < 0; });
+  // With their batch dimensions, or without.
+  static bool Compatible(const Sighting& a, const Sighting& b) {
+    const auto equal = [&](bool without) {
+      return std::equal(a.shape->begin() + (without && a.batches), a.shape->end(),
+                        b.shape->begin() + (without && b.batches), b.shape->end(),
+                        [](int64_t x, int64_t y) { return x == y || x < 0 || y < 0; });
+    };
+    return equal(false) || equal(true);
   }
 
   std::unordered_map<std::string, std::vector<Sighting>> seen_;
@@ -94,7 +102,7 @@ class StepReader {
       const TensorSpec* spec = model_.FindInput(input);
       if (spec == nullptr) return Unknown("input_map", "input", input);
       BRAID_RETURN_IF_ERROR(
-          tensors_.Add(tensor, "input '" + input + "' of step " + name_, *spec, spec->shape));
+          tensors_.Add(tensor, "input '" + input + "' of step " + name_, *spec, spec->shape, model_));
       node.inputs.push_back({input, tensor, spec->optional});
     }
     for (const TensorSpec& spec : model_.inputs) {
@@ -108,7 +116,7 @@ class StepReader {
       const TensorSpec* spec = model_.FindOutput(output);
       if (spec == nullptr) return Unknown("output_map", "output", output);
       BRAID_RETURN_IF_ERROR(
-          tensors_.Add(tensor, "output '" + output + "' of step " + name_, *spec, spec->shape));
+          tensors_.Add(tensor, "output '" + output + "' of step " + name_, *spec, spec->shape, model_));
       node.outputs.push_back({output, tensor, false});
     }
     return node;
@@ -136,12 +144,12 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
   std::vector<std::string> outputs;
   for (const TensorSpec& spec : ensemble.inputs) {
     field = FieldAt("input", static_cast<int>(inputs.size()));
-    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec, Inside(spec)));
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "input of the ensemble", spec, Inside(spec), ensemble));
     inputs.push_back(spec.name);
   }
   for (const TensorSpec& spec : ensemble.outputs) {
     field = FieldAt("output", static_cast<int>(outputs.size()));
-    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec, Inside(spec)));
+    BRAID_RETURN_IF_ERROR(tensors.Add(spec.name, "output of the ensemble", spec, Inside(spec), ensemble));
     outputs.push_back(spec.name);
   }
   std::vector<NodeSpec> nodes;
@@ -152,7 +160,34 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
     nodes.push_back(std::move(node));
   }
   field = "ensemble_scheduling";
-  return Dag::Build(inputs, outputs, nodes);
+  BRAID_ASSIGN_OR_RETURN(auto dag, Dag::Build(inputs, outputs, nodes));
+  const auto unused = [&dag = *dag](uint32_t tensor) {
+    return dag.tensors()[tensor].consumers.empty() &&
+           std::ranges::find(dag.outputs(), tensor) == dag.outputs().end();
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!unused(dag->inputs()[i])) continue;
+    field = FieldAt("input", static_cast<int>(i));
+    return InvalidArgumentError("input '" + inputs[i] + "' is used by no step");
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string place = FieldAt("ensemble_scheduling.step", static_cast<int>(i));
+    for (const Dag::Port& port : dag->nodes()[i].outputs) {
+      if (!unused(port.tensor)) continue;
+      field = place + ".output_map[" + port.name + "]";
+      return InvalidArgumentError("tensor '" + dag->tensors()[port.tensor].name + "' of step " +
+                                  nodes[i].name +
+                                  " is no output of the ensemble, and no step uses it; leave it out of the "
+                                  "'output_map'");
+    }
+    const int64_t most = models[i]->max_batch_size;
+    if (most == 0 || ensemble.max_batch_size <= most) continue;
+    field = "max_batch_size";
+    return InvalidArgumentError("'max_batch_size' is " + std::to_string(ensemble.max_batch_size) +
+                                ", and step " + nodes[i].name + " takes " + std::to_string(most) +
+                                " at most");
+  }
+  return dag;
 }
 
 }  // namespace
@@ -181,10 +216,10 @@ FieldFault CheckEnsembleConfig(const ModelConfig& config) {
                                  "'; specify it for its models"),
             "model_warmup"};
   }
-  if (config.response_cache().enable()) {
-    return {InvalidArgumentError("'response_cache' cannot be enabled for ensemble '" + name +
-                                 "'; enable it for its models"),
-            "response_cache.enable"};
+  if (config.has_optimization()) {
+    return {InvalidArgumentError("'optimization' cannot be specified for ensemble '" + name +
+                                 "'; specify it for its models"),
+            "optimization"};
   }
   if (config.output().empty()) return wrong("output", "at least one output must be specified");
   const auto& steps = config.ensemble_scheduling().step();
@@ -205,13 +240,53 @@ FieldFault CheckEnsembleConfig(const ModelConfig& config) {
                    "'model_namespace' of " + who + " is not supported; leave it empty");
     }
     for (const auto* map : {&steps[i].input_map(), &steps[i].output_map()}) {
-      const std::string place = field + (map == &steps[i].input_map() ? ".input_map[" : ".output_map[");
+      const std::string which = map == &steps[i].input_map() ? "input_map" : "output_map";
+      if (map->empty()) return wrong(field, who + " must specify '" + which + "'");
       for (const auto& [port, tensor] : *map) {
-        if (port.empty() || tensor.empty()) return wrong(place + port + "]", who + " maps an empty name");
+        if (port.empty() || tensor.empty())
+          return wrong(field + "." + which + "[" + port + "]", who + " maps an empty name");
       }
     }
   }
   return {};
+}
+
+void ConnectTensors(const std::vector<std::shared_ptr<const ServableInfo>>& models, ServableInfo& ensemble,
+                    DagPlan& plan) {
+  struct Origin {
+    bool batches = false;
+    const TensorSpec* output = nullptr;  // of a step
+  };
+  const Dag& dag = *plan.dag;
+  std::vector<Origin> origins(dag.tensors().size());
+  for (const uint32_t input : dag.inputs()) origins[input] = {ensemble.max_batch_size > 0, nullptr};
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (const Dag::Port& port : dag.nodes()[i].outputs) {
+      origins[port.tensor] = {models[i]->max_batch_size > 0, models[i]->FindOutput(port.name)};
+    }
+  }
+  const auto connect = [&](uint32_t tensor, const std::string& name, const Shape& shape, bool batches,
+                           std::vector<BatchChange>& changes) {
+    if (origins[tensor].batches == batches) return;
+    Shape without(shape.begin() + batches, shape.end());
+    Shape with{1};
+    with.insert(with.end(), without.begin(), without.end());
+    if (batches) std::swap(without, with);
+    changes.push_back({name, std::move(with), std::move(without)});
+  };
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (const Dag::Port& port : dag.nodes()[i].inputs) {
+      connect(port.tensor, port.name, models[i]->FindInput(port.name)->shape, models[i]->max_batch_size > 0,
+              plan.steps[i].batch_changes);
+    }
+  }
+  for (size_t i = 0; i < ensemble.outputs.size(); ++i) {
+    TensorSpec& spec = ensemble.outputs[i];
+    const uint32_t tensor = dag.outputs()[i];
+    connect(tensor, spec.name, Inside(spec), ensemble.max_batch_size > 0, plan.batch_changes);
+    if (spec.labels.empty() && origins[tensor].output != nullptr)
+      spec.labels = origins[tensor].output->labels;
+  }
 }
 
 Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,

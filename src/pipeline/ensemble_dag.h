@@ -10,6 +10,7 @@
 #include "config/field_fault.h"
 #include "model_config.pb.h"
 #include "pipeline/dag.h"
+#include "pipeline/dag_plan.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -30,6 +31,11 @@ std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config);
 Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models,
     std::string* field = nullptr);
+
+// What follows from who makes a tensor and who takes it: the batch changes of `plan`, whose DAG is of these, and the labels
+// of outputs of the ensemble that have none of their own, which are those of the step's output.
+void ConnectTensors(const std::vector<std::shared_ptr<const ServableInfo>>& models, ServableInfo& ensemble,
+                    DagPlan& plan);
 
 // Steps that are stateful models of a config.json allow it, run once a request, and leave the names by which
 // clients know sequences alone. Errors: INVALID_ARGUMENT.

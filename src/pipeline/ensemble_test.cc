@@ -281,6 +281,94 @@ TEST_F(EnsembleTest, ItsOwnReshapesHoldAtItsEnds) {
   EXPECT_EQ(sink.responses()[0].outputs[0].shape, (Shape{3, 2}));
 }
 
+TEST_F(EnsembleTest, BatchDimensionsComeAndGoBetweenModelsThatBatchAndThoseThatDoNot) {
+  const auto add = [this](const std::string& name, int64_t most) {
+    const Shape shape = most > 0 ? Shape{-1, 2} : Shape{2};
+    auto step = std::make_shared<FakeStep>(name, std::vector{Spec("IN", DataType::kInt32, shape)},
+                                           std::vector{Spec("OUT", DataType::kInt32, shape)});
+    const_cast<ServableInfo&>(step->info()).max_batch_size = most;
+    const_cast<ServableInfo&>(step->info()).outputs[0].labels = {name};
+    step->set_behaviour([shape](std::unique_ptr<InferenceRequest> request) {
+      EXPECT_EQ(request->inputs[0].shape.size(), shape.size());
+      Identity()(std::move(request));
+    });
+    catalog_.Publish(step);
+  };
+  add("rows", 8);
+  add("row", 0);
+  struct Case {
+    std::string steps;
+    int64_t most;  // of the ensemble
+    Shape shape;
+    std::vector<std::string> own_labels = {};
+    std::vector<std::string> labels;
+  };
+  const std::string both = StepText("row", "X", "T") + StepText("rows", "T", "Y");
+  const std::string back = StepText("rows", "X", "T") + StepText("row", "T", "Y");
+  for (const Case& each : {Case{StepText("rows", "X", "Y"), 0, {2}, {}, {"rows"}},
+                           Case{StepText("row", "X", "Y"), 8, {1, 2}, {"own"}, {"own"}},
+                           Case{both, 0, {2}, {}, {"rows"}}, Case{both, 8, {1, 2}, {}, {"rows"}},
+                           Case{back, 0, {2}, {}, {"row"}}, Case{back, 8, {1, 2}, {}, {"row"}}}) {
+    SCOPED_TRACE(each.steps + std::to_string(each.most));
+    ServableInfo info = EnsembleInfo(each.steps);
+    info.max_batch_size = each.most;
+    for (auto* spec : {&info.inputs[0], &info.outputs[0]})
+      spec->shape = each.most > 0 ? Shape{-1, 2} : Shape{2};
+    info.outputs[0].labels = each.own_labels;
+    auto e = MakeEnsemble(std::move(info), deps_);
+    ASSERT_TRUE(e.ok()) << e.status();
+    EXPECT_EQ((*e)->info().outputs[0].labels, each.labels);
+    KeepingSink sink;
+    Tensor x = Int32Tensor("X", {1, 2});
+    x.shape = each.shape;
+    (*e)->Infer(Request(*e, sink, {x}));
+    ASSERT_TRUE(sink.status().ok()) << sink.status();
+    EXPECT_EQ(sink.responses()[0].outputs[0].shape, each.shape);
+  }
+}
+
+TEST_F(EnsembleTest, TheResponseCacheAnswersForTheWholeOfIt) {
+  ResponseCache cache(1 << 20);
+  const auto make = [&](const std::string& steps) {
+    ServableInfo info = EnsembleInfo(steps);
+    inference::ModelConfig config = *info.config;
+    config.mutable_response_cache()->set_enable(true);
+    info.config = std::make_shared<inference::ModelConfig>(std::move(config));
+    return MakeEnsemble(std::move(info), {catalog_, timers_, call_graph_, &images_, &cache});
+  };
+  int runs = 0;
+  AddStep("a", [&](std::unique_ptr<InferenceRequest> request) {
+    if (++runs == 3) return request->Fail(UnavailableError("no"));
+    AnswerPlus(*request, runs);
+  })->set_device_tensors(true, true);
+  AddStep("stream", {}, true);
+  const auto e = make(StepText("a", "X", "Y"));
+  ASSERT_TRUE(e.ok()) << e.status();
+  EXPECT_FALSE((*e)->info().device_inputs || (*e)->info().device_outputs);
+  const auto ask = [&](int32_t x, uint64_t sequence = 0) {
+    KeepingSink sink;
+    auto request = Request(*e, sink, {Int32Tensor("X", {x})});
+    request->correlation_id = sequence;
+    (*e)->Infer(std::move(request));
+    EXPECT_EQ(sink.responses()[0].model_name, "e");
+    return sink.status().ok() ? sink.Values("Y")[0][0] : -1;
+  };
+  EXPECT_EQ(ask(10), 11);
+  EXPECT_EQ(ask(10), 11);
+  EXPECT_EQ(ask(20), 22);
+  EXPECT_EQ(ask(30), -1);  // errors are not kept
+  EXPECT_EQ(ask(30), 34);
+  EXPECT_EQ(ask(30), 34);
+  EXPECT_EQ(ask(30, 7), 35);
+  const auto statistics = (*e)->statistics().Snapshot();
+  EXPECT_EQ(statistics.cache_hit.count, 2u);
+  EXPECT_EQ(statistics.cache_miss.count, 3u);
+  EXPECT_EQ(make(StepText("stream", "X", "Y")).status().message(),
+            "Response Cache does not currently support model e with 'decoupled' transaction policy. Please "
+            "disable the "
+            "response cache.");
+}
+
 TEST_F(EnsembleTest, AnEnsembleCanBeAStep) {
   AddStep("a", Plus(1));
   auto inner = Serve(StepText("a", "X", "T") + StepText("a", "T", "Y"));
@@ -326,9 +414,11 @@ TEST_F(EnsembleTest, AnErrorOfAStepEndsIt) {
 TEST_F(EnsembleTest, NothingIsGivenBeforeAllStepsAreWell) {
   AddStep("a", Plus(1));
   auto b = AddStep("b");
-  auto e = Serve(StepText("a", "X", "Y") + StepText("b", "X", "Z"), {"Y"});
+  auto e = Serve(StepText("a", "X", "Y") + StepText("b", "X", "Z"), {"Y", "Z"});
   KeepingSink sink;
-  Ask(e, sink);
+  auto request = Request(e, sink, {Int32Tensor("X", {1})});
+  request->requested_outputs = {"Y"};
+  e->Infer(std::move(request));
   EXPECT_TRUE(sink.responses().empty());
   b->Take()->Fail(InternalError("no"));
   ASSERT_EQ(sink.responses().size(), 1u);
@@ -344,8 +434,9 @@ TEST_F(EnsembleTest, AMissingOutputIsADeadlock) {
   Ask(e, sink);
   EXPECT_EQ(
       sink.status(),
-      InternalError("in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
-                    "ensemble steps can be made"));
+      InternalError(
+          "in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
+          "ensemble steps can be made: step 'a' (number 1) has not given output 'OUT', which is tensor 'T'"));
   // A step that ends without a word is no better.
   AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   KeepingSink silent;
@@ -639,6 +730,8 @@ TEST_F(EnsembleTest, OnlySoManyRequestsOfAStepAreInFlight) {
 TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
   AddStep("a", Plus(1));
   AddStep("b", Plus(1));
+  AddStep("both", Plus(1), false, {"IN", "B"});
+  const_cast<ServableInfo&>(AddStep("few", Plus(1))->info()).max_batch_size = 2;
   auto floats = std::make_shared<FakeStep>("floats", std::vector{Spec("IN", DataType::kFp32)},
                                            std::vector{Spec("OUT", DataType::kInt32, {4})});
   catalog_.Publish(floats);
@@ -646,19 +739,36 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
                                               std::vector{Spec("OUT", DataType::kInt32, {4, 4})}));
   auto fault = [this](const std::string& steps) { return Make(steps).status().message(); };
   EXPECT_EQ(fault(StepText("no", "X", "Y")), "ensemble 'e' depends on 'no' which has no loaded version.");
-  EXPECT_EQ(fault("step { model_name: 'a' model_version: 4 }"),
+  EXPECT_EQ(fault("step { model_name: 'a' model_version: 4 input_map { key: 'IN' value: 'X' } output_map { "
+                  "key: 'OUT' value: 'Y' } }"),
             "ensemble 'e' depends on 'a' whose required version 4 is not loaded.");
   EXPECT_EQ(fault(""), "in ensemble 'e', at least one step must be specified");
   EXPECT_EQ(fault("step { }"), "in ensemble 'e', step '' (number 1) must specify 'model_name'");
   EXPECT_EQ(fault("step { model_name: 'a' model_namespace: 'n' }"),
             "in ensemble 'e', 'model_namespace' of step 'a' (number 1) is not supported; leave it empty");
   EXPECT_EQ(
-      fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } }"),
+      fault("step { model_name: 'a' input_map { key: 'WRONG' value: 'X' } output_map { key: 'OUT' value: 'Y' "
+            "} }"),
       "in ensemble 'e', the 'input_map' of step 'a' (number 1) names input 'WRONG', which model 'a' does not "
       "have");
   EXPECT_EQ(
-      fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
-      "in ensemble 'e', the 'input_map' of step 'a' (number 1) lacks input 'IN', which model 'a' needs");
+      fault("step { model_name: 'both' input_map { key: 'IN' value: 'X' } output_map { key: 'OUT' value: 'Y' "
+            "} }"),
+      "in ensemble 'e', the 'input_map' of step 'both' (number 1) lacks input 'B', which model 'both' needs");
+  EXPECT_EQ(fault("step { model_name: 'a' output_map { key: 'OUT' value: 'Y' } }"),
+            "in ensemble 'e', step 'a' (number 1) must specify 'input_map'");
+  EXPECT_EQ(fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } }"),
+            "in ensemble 'e', step 'a' (number 1) must specify 'output_map'");
+  EXPECT_EQ(fault(StepText("a", "X", "T") + StepText("b", "X", "Y")),
+            "in ensemble 'e', tensor 'T' of step 'a' (number 1) is no output of the ensemble, and no step "
+            "uses it; leave "
+            "it out of the 'output_map'");
+  EXPECT_EQ(Make(StepText("a", "X", "Y"), {"Y"}, {"X", "W"}).status().message(),
+            "in ensemble 'e', input 'W' is used by no step");
+  ServableInfo large = EnsembleInfo(StepText("few", "X", "Y"));
+  large.max_batch_size = 3;
+  EXPECT_EQ(MakeEnsemble(std::move(large), deps_).status().message(),
+            "in ensemble 'e', 'max_batch_size' is 3, and step 'few' (number 1) takes 2 at most");
   EXPECT_EQ(
       fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } output_map { key: 'Z' value: 'Y' } }"),
       "in ensemble 'e', the 'output_map' of step 'a' (number 1) names output 'Z', which model 'a' does not "
@@ -697,8 +807,8 @@ TEST_F(EnsembleTest, RefusesWhatAnEnsembleCannotHave) {
             "'instance_group' cannot be specified for ensemble 'm'");
   EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } model_warmup { name: 'w' }"),
               HasSubstr("'model_warmup'"));
-  EXPECT_THAT(fault("name: 'm' ensemble_scheduling { } response_cache { enable: true }"),
-              HasSubstr("'response_cache'"));
+  EXPECT_EQ(fault("name: 'm' ensemble_scheduling { } optimization { priority: PRIORITY_MAX }"),
+            "'optimization' cannot be specified for ensemble 'm'; specify it for its models");
   EXPECT_EQ(fault("name: 'm' ensemble_scheduling { }"),
             "in ensemble 'm', at least one output must be specified");
 }

@@ -251,6 +251,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
     run->Answer(UnavailableError("it takes no inputs on a GPU since it was loaded again"), true);
     return;
   }
+  ChangeBatches(step.batch_changes, run->inputs);
   if (Status status = ConvertInputs(step.precisions, run->inputs, MemoryOf(run->node)); !status.ok()) {
     run->Answer(std::move(status), true);
     return;

@@ -174,6 +174,8 @@ class Session final : public std::enable_shared_from_this<Session> {
   void SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& outputs) BRAID_REQUIRES(mutex_);
   Slot& SlotOf(Flow& flow, uint32_t tensor) const;
   Tensor TakeLocked(Flow& flow, uint32_t tensor, const std::string& name) BRAID_REQUIRES(mutex_);
+  // That an output cannot be made, and which step is the first that has left one out.
+  Status DeadlockLocked() const BRAID_REQUIRES(mutex_);
   // One thing less that keeps the flow open.
   void ReleaseLocked(Flow& flow) BRAID_REQUIRES(mutex_);
 
@@ -239,6 +241,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // the end is among the actions, or done
   Cancellations running_ BRAID_GUARDED_BY(mutex_);
+  std::string missing_ BRAID_GUARDED_BY(mutex_);  // the first output that a step has left out; empty: none
   Garbage garbage_ BRAID_GUARDED_BY(mutex_);
 };
 

@@ -39,6 +39,7 @@ void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool fin
       Fail(std::move(finished), Dag::kNone);
       return;
     }
+    if (response) servable_.Keep(*request_, *response);
   }
   if (final) Leave();
   if (servable_.info().decoupled) Count(response ? ResponseKind::kSuccess : ResponseKind::kEmpty);
@@ -85,6 +86,7 @@ void SessionClient::Leave() {
 
 InferenceResponse SessionClient::MakeResponse(std::vector<Tensor> outputs) const {
   InferenceResponse response;
+  ChangeBatches(plan_->batch_changes, outputs);
   for (Tensor& output : outputs) {
     const TensorSpec* spec = servable_.info().FindOutput(output.name);
     if (spec != nullptr && spec->model_shape) Reshape(*spec->model_shape, spec->shape, output.shape);

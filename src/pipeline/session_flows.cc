@@ -40,7 +40,7 @@ void Session::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
   ++flow.open;
   for (uint32_t output : wanted_) {
     if (look(dag().outputs()[output], false, flow.missing_outputs)) {
-      FailLocked(InternalError(std::string(kDeadlockText)));
+      FailLocked(DeadlockLocked());
       return;
     }
   }
@@ -68,7 +68,7 @@ void Session::SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value
   for (uint32_t gather : plan.gathers) {
     if (!OfUse(dag().gathers()[gather])) continue;
     if (!value) {
-      FailLocked(InternalError(std::string(kDeadlockText)));
+      FailLocked(DeadlockLocked());
       return;
     }
     Shards shard;
@@ -81,7 +81,7 @@ void Session::SetLocked(Flow& flow, uint32_t tensor, std::optional<Tensor> value
   for (uint32_t output : wanted_) {
     if (dag().outputs()[output] != tensor || ended_) continue;
     if (!value) {
-      FailLocked(InternalError(std::string(kDeadlockText)));
+      FailLocked(DeadlockLocked());
       return;
     }
     ForEachFlow(flow, response_scope_, [this](Flow& inner) {
@@ -115,6 +115,10 @@ void Session::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& o
         FailLocked(plan_->missing_output(node, port.name), node);
         return;
       }
+      if (missing_.empty()) {
+        missing_ = "step " + dag().nodes()[node].name + " has not given output '" + port.name +
+                   "', which is tensor '" + dag().tensors()[port.tensor].name + "'";
+      }
       SetLocked(flow, port.tensor, std::nullopt);
     } else {
       SetLocked(flow, port.tensor, std::move(*made));
@@ -122,6 +126,10 @@ void Session::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& o
     }
     if (ended_) return;
   }
+}
+
+Status Session::DeadlockLocked() const {
+  return InternalError(std::string(kDeadlockText) + (missing_.empty() ? "" : ": " + missing_));
 }
 
 bool Session::Kept(uint32_t tensor) const {
@@ -184,7 +192,7 @@ void Session::SkipLocked(Flow& flow, uint32_t node) {
   const Dag::Node& plan = dag().nodes()[node];
   if (plan.many || plan.demultiply != Dag::kWhole) {
     if (Responds(plan.opens) || plan.demultiply != Dag::kWhole) {
-      FailLocked(InternalError(std::string(kDeadlockText)));
+      FailLocked(DeadlockLocked());
       return;
     }
   } else {

@@ -73,7 +73,7 @@ void Session::ScatterLocked(Flow& flow, uint32_t scope, const std::string& who, 
 // A demultiplexer without one of its outputs cannot go on, whatever the client thinks of it.
 void Session::FailMissingLocked(uint32_t node, const std::string& output) {
   const bool told = node != Dag::kRequest && plan_->missing_output;
-  FailLocked(told ? plan_->missing_output(node, output) : InternalError(std::string(kDeadlockText)),
+  FailLocked(told ? plan_->missing_output(node, output) : DeadlockLocked(),
              node == Dag::kRequest ? Dag::kNone : node);
 }
 

@@ -44,7 +44,7 @@ InstancePool::InstancePool(ServableInfo info, std::unique_ptr<BackendModel> back
       log_(log),
       options_(options),
       held_(timers),
-      delivery_(statistics_, timers),
+      delivery_(statistics_, timers, log),
       call_graph_(options.call_graph),
       call_instances_(std::make_shared<CallGraph::Instances>(info_.name)),
       outage_since_ns_(timers.NowNs()),

@@ -1,6 +1,7 @@
 #include "scheduling/response_delivery.h"
 
 #include <algorithm>
+#include <string>
 
 #include "scheduling/trace_points.h"
 #include "serving/reshape.h"
@@ -30,6 +31,7 @@ void ResponseDelivery::Prepare(const ServableInfo& info, InferenceRequest& reque
     response->model_version = info.version;
     if (response->status.ok()) {
       PruneOutputs(info, request, response->outputs);
+      WarnOfOutputs(info, request, response->outputs);
     } else {
       notes.failed = true;
     }
@@ -47,6 +49,25 @@ void ResponseDelivery::Prepare(const ServableInfo& info, InferenceRequest& reque
     }
   }
   if (request.trace != nullptr) TraceResponse(request, response, final, times, timers_.NowNs());
+}
+
+void ResponseDelivery::WarnOfOutputs(const ServableInfo& info, const InferenceRequest& request,
+                                     const std::vector<Tensor>& outputs) const {
+  if (warned_.load(std::memory_order_relaxed)) return;
+  const auto& wanted = request.requested_outputs;
+  for (const TensorSpec& spec : info.outputs) {
+    if (!wanted.empty() && std::ranges::find(wanted, spec.name) == wanted.end()) continue;
+    const auto given = std::ranges::find(outputs, spec.name, &Tensor::name);
+    if (given != outputs.end() && given->type == spec.type) continue;
+    if (warned_.exchange(true)) return;
+    const std::string what =
+        given == outputs.end() ? "lacks output '" + spec.name + "'"
+                               : "has output '" + spec.name + "' as " + std::string(ConfigName(given->type)) +
+                                     " where its configuration says " + std::string(ConfigName(spec.type));
+    BRAID_LOG_WARNING(log_, "a response of model '{}' {}; clients get it so, and this is said once",
+                      info.name, what);
+    return;
+  }
 }
 
 void ResponseDelivery::Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,

@@ -2,9 +2,11 @@
 // was not asked for, and records the numbers before the client can see the response.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <vector>
 
+#include "base/log.h"
 #include "scheduling/timer_service.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -18,8 +20,8 @@ void PruneOutputs(const ServableInfo& info, const InferenceRequest& request, std
 class ResponseDelivery {
  public:
   // All outlive the delivery.
-  ResponseDelivery(ModelStatistics& statistics, const Timers& timers)
-      : statistics_(statistics), timers_(timers) {}
+  ResponseDelivery(ModelStatistics& statistics, const Timers& timers, Logger& log)
+      : statistics_(statistics), timers_(timers), log_(log) {}
 
   // Makes a response of the model `info` what the request's sink gets; see ResponseSink::Respond(). Any
   // thread.
@@ -27,11 +29,16 @@ class ResponseDelivery {
                std::optional<InferenceResponse>& response, bool final, const ExecutionTimes& times) const;
 
  private:
+  // Says once what a model leaves out of a response, or gives as another type than it has declared.
+  void WarnOfOutputs(const ServableInfo& info, const InferenceRequest& request,
+                     const std::vector<Tensor>& outputs) const;
   void Count(InferenceRequest& request, const std::optional<InferenceResponse>& response,
              const ExecutionTimes& times) const;
 
   ModelStatistics& statistics_;
   const Timers& timers_;
+  Logger& log_;
+  mutable std::atomic<bool> warned_{false};
 };
 
 }  // namespace braid

@@ -21,12 +21,6 @@ Result<std::shared_ptr<InstancePool>> MakeModel(ServableInfo info, std::unique_p
     return std::shared_ptr<InstancePool>(std::make_shared<SequenceModel>(
         std::move(info), std::move(backend), std::move(policy), timers, log, options));
   }
-  if (info.config->response_cache().enable() && options.cache == nullptr) {
-    BRAID_LOG_WARNING(log,
-                      "model '{}' asks for the response cache, which is off: start the server with "
-                      "--cache-config=local,size=BYTES to have it",
-                      info.name);
-  }
   BRAID_ASSIGN_OR_RETURN(BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   if (info.stateful) {
     // What a request is answered depends on those before it.

@@ -108,9 +108,6 @@ class Server::Parts {
     worker_services_.custom_metrics = &custom_metrics_;
     worker_services_.thread_watch = &thread_watch_;
     worker_services_.worker_counters = &worker_counters_;
-    if (options_.response_cache_bytes > 0) {
-      cache_ = std::make_unique<ResponseCache>(options_.response_cache_bytes);
-    }
     if (options_.rate_limit == RateLimitMode::kExecutionCount) {
       limiter_ = std::make_unique<RateLimiter>(options_.rate_limit_resources, timers_);
     }
@@ -417,6 +414,12 @@ class Server::Parts {
   void Configure(Servable& servable, const LatencyOptions& latency) const {
     servable.statistics().Configure(latency);
     servable.set_input_limit(&input_limit_);
+    const ServableInfo& info = servable.info();
+    if (cache_ != nullptr || info.config == nullptr || !info.config->response_cache().enable()) return;
+    BRAID_LOG_WARNING(log_,
+                      "model '{}' asks for the response cache, which is off: start the server with "
+                      "--cache-config=local,size=BYTES to have it",
+                      info.name);
   }
 
   Result<std::shared_ptr<Servable>> CreateEnsemble(ServableInfo info, const WhyMissing& why_missing) {
@@ -738,10 +741,13 @@ class Server::Parts {
   NativeWorkers native_workers_{NativeWorkerOptions(), log_};
   std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in here
   ImageDecoder images_{ImageOptions()};
-  const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_};
+  // Null without one.
+  const std::unique_ptr<ResponseCache> cache_ =
+      options_.response_cache_bytes > 0 ? std::make_unique<ResponseCache>(options_.response_cache_bytes)
+                                        : nullptr;
+  const DagDeps dag_deps_{catalog_, timers_, call_graph_, &images_, cache_.get()};
   SequenceCleaner sequence_cleaner_{catalog_, timers_,
                                     options_.sequence_cleaner_poll_wait_seconds* kSecondNs};
-  std::unique_ptr<ResponseCache> cache_;  // null without one
   std::unique_ptr<RateLimiter> limiter_;  // null when the rate is not limited
   CustomNodeThreads custom_node_threads_;
   std::vector<std::shared_ptr<NativeFunction>> isolated_calculators_;  // shared with the registry

@@ -13,6 +13,8 @@ def step(model, inputs, outputs):
     return f'step [ {{ model_name: "{model}" model_version: -1 {maps} }} ]'
 
 
-def ensemble(repository, name, steps, inputs=(("X", "FP32", [-1]),), outputs=(("Y", "FP32", [-1]),), **more):
-    extra = f'platform: "ensemble"\nensemble_scheduling {{ {" ".join(steps)} }}'
+def ensemble(
+    repository, name, steps, inputs=(("X", "FP32", [-1]),), outputs=(("Y", "FP32", [-1]),), more_fields="", **more
+):
+    extra = f'platform: "ensemble"\nensemble_scheduling {{ {" ".join(steps)} }}\n{more_fields}'
     return repository.add(name, None, config(name, inputs, outputs, backend=None, extra=extra, **more))

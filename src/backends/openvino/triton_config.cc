@@ -137,10 +137,12 @@ Status AllowBatches(const ModelConfig& config, const ModelNames& names, ov::Mode
 
 Status CompleteTritonConfig(const ov::Model& model, const ModelNames& names, ModelConfig& config) {
   const SchedulersTensors schedulers = TensorsOfScheduler(config);
+  const bool add_inputs = config.input().empty();
   for (size_t i = 0; i < names.inputs.size(); ++i) {
     if (IsAnyOf(names.inputs[i], schedulers.inputs)) continue;
     auto* tensor = FindTensor(*config.mutable_input(), names.inputs[i]);
     if (tensor == nullptr) {
+      if (!add_inputs) continue;
       tensor = config.add_input();
       tensor->set_name(names.inputs[i].name);
     }
@@ -173,13 +175,14 @@ Status FitTritonModel(const ModelConfig& config, ov::Model& model, ModelNames& n
     return true;
   };
   BRAID_RETURN_IF_ERROR(AllowBatches(config, names, model));
+  std::string lacking;
   for (size_t i = 0; i < names.inputs.size(); ++i) {
     PortNames& port = names.inputs[i];
     if (take_schedulers(port, schedulers.inputs)) continue;
     const auto* tensor = FindTensor(config.input(), port);
     if (tensor == nullptr) {
-      return Misfit(config, "the configuration lacks input '" + port.name +
-                                "'; the model's inputs are: " + ListNames(names.inputs));
+      lacking = port.name;
+      continue;
     }
     if (tensor->optional()) {
       return Misfit(config,
@@ -217,6 +220,10 @@ Status FitTritonModel(const ModelConfig& config, ov::Model& model, ModelNames& n
     return OkStatus();
   };
   BRAID_RETURN_IF_ERROR(check_known(config.input(), names.inputs, "input"));
+  if (!lacking.empty()) {
+    return Misfit(config, "the configuration lacks input '" + lacking +
+                              "'; the model's inputs are: " + ListNames(names.inputs));
+  }
   return check_known(config.output(), names.outputs, "output");
 }
 

@@ -13,9 +13,8 @@
 
 namespace braid {
 
-// Adds inputs and outputs that the configuration does not name, and types and dims that it leaves out.
-// max_batch_size stays as it is: with one, the first dimension of every tensor is that of the batch. Outputs
-// are added only when the configuration names none. Errors: INVALID_ARGUMENT for tensors that cannot have
+// Adds inputs where the configuration names none, outputs likewise, and types and dims that it leaves out.
+// max_batch_size stays as it is: with one, the first dimension of every tensor is that of the batch. Errors: INVALID_ARGUMENT for tensors that cannot have
 // such a form.
 Status CompleteTritonConfig(const ov::Model& model, const ModelNames& names, inference::ModelConfig& config);
 

@@ -128,6 +128,16 @@ TEST_F(TritonModel, ConfigurationsThatAreNotTheModelsAreRefused) {
               HasSubstr("cannot be decoupled"));
 }
 
+TEST_F(TritonModel, AConfigurationThatNamesSomeInputsHasToNameAll) {
+  auto a = models::Input("a", ov::element::f32, ov::PartialShape{2});
+  auto b = models::Input("b", ov::element::f32, ov::PartialShape{2});
+  auto sum = std::make_shared<ov::opset13::Add>(a, b);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("s", sum->output(0))},
+                                   ov::ParameterVector{a, b}));
+  EXPECT_THAT(Refusal("backend: 'openvino' input { name: 'a' data_type: TYPE_FP32 dims: [2] }"),
+              HasSubstr("the configuration lacks input 'b'; the model's inputs are: a, b"));
+}
+
 TEST_F(TritonModel, AModelThatCannotTakeBatchesSaysSo) {
   auto b = models::Input("b", ov::element::f32, ov::PartialShape{1, 4});
   auto sum = std::make_shared<ov::opset13::ReduceSum>(

@@ -99,6 +99,10 @@ class EnsembleFixture : public ::testing::Test {
   Result<std::shared_ptr<Servable>> Make(const std::string& steps,
                                          const std::vector<std::string>& outputs = {"Y"},
                                          const std::vector<std::string>& inputs = {"X"}) {
+    return MakeEnsemble(EnsembleInfo(steps, outputs, inputs), deps_);
+  }
+  static ServableInfo EnsembleInfo(const std::string& steps, const std::vector<std::string>& outputs = {"Y"},
+                                   const std::vector<std::string>& inputs = {"X"}) {
     inference::ModelConfig config;
     config.set_name("e");
     config.set_platform("ensemble");
@@ -111,7 +115,7 @@ class EnsembleFixture : public ::testing::Test {
       config.add_output()->set_name(output);
     }
     info.config = std::make_shared<inference::ModelConfig>(std::move(config));
-    return MakeEnsemble(std::move(info), deps_);
+    return info;
   }
   std::shared_ptr<Servable> Serve(const std::string& steps, const std::vector<std::string>& outputs = {"Y"},
                                   const std::vector<std::string>& inputs = {"X"}) {
