@@ -27,6 +27,13 @@ def onnx_bytes():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
 
 
+def identity_bytes():
+    """y = x, of strings"""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
+
+
 @pytest.fixture(scope="module")
 def server(module_repository, module_serve):
     add = module_repository.add
@@ -37,6 +44,7 @@ def server(module_repository, module_serve):
     save_ir(add("batched", None, batched, versions=()), [1, 3])
     add("exported", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": onnx_bytes()})
     add("found", None, None, files={"1/model.onnx": onnx_bytes()})
+    add("words", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": identity_bytes()})
     add("torch", None, 'platform: "pytorch_libtorch"', files={"1/model.pt": b"x"})
     save_ir(add("wrong", None, config(None, [("z", "FP32", [3])], backend="openvino"), versions=()), [-1, 3])
     return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false")
@@ -46,6 +54,13 @@ def server(module_repository, module_serve):
 def test_a_model_without_a_configuration_answers(server, client, model, factor, offset):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(client.infer(model, {"x": x}).as_numpy("y"), factor * x + offset)
+
+
+def test_strings_may_be_more_with_each_request(server, client):
+    for count in (2, 3, 1, 40, 0, 5):
+        words = np.array([f"{i}" * (i % 40) for i in range(count)], dtype=object)
+        answer = client.infer("words", {"x": words}).as_numpy("y")
+        assert [word.decode() for word in answer] == list(words)
 
 
 def test_the_log_says_who_runs_models_of_other_runtimes(server):

@@ -111,6 +111,7 @@ CompileOptions OptionsOf(const OvmsModelConfig& config) {
     options.properties.emplace(name, PropertyText(value));
   options.use_cache = config.allow_cache;
   options.infer_requests = config.nireq;
+  options.trusted = !config.isolate.value_or(true);
   return options;
 }
 

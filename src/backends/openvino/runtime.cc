@@ -7,6 +7,7 @@
 #include "backends/openvino/matrix_guard.h"
 #include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/passed_inputs.h"
+#include "backends/openvino/string_operations.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -124,10 +125,14 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
   ov::AnyMap properties = options.properties;
   if (options.use_cache && !cache_directory_.empty()) properties.emplace("CACHE_DIR", cache_directory_);
   Compiled compiled;
+  std::string unknown;
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
         GuardMatrixProducts(*model);
         GuardPassedInputs(*model);
+        unknown = GuardStrings(*model);
+        if (contain_strings_ && !options.trusted && !unknown.empty()) return;
+        unknown.clear();
         compiled.model = core->compile_model(model, options.device, properties);
         compiled.infer_requests = options.infer_requests != 0
                                       ? options.infer_requests
@@ -141,6 +146,8 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
       [&](const std::string& text) {
         return FaultError(Fault::kCannotCompileModel, "target_device '" + options.device + "': " + text);
       }));
+  if (!unknown.empty())
+    return FaultError(Fault::kNeedsProcess, unknown + " is not known to be safe with strings");
   return compiled;
 }
 

@@ -102,6 +102,8 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
   }
   BRAID_ASSIGN_OR_RETURN(options.properties, PropertiesOf(config, runtime, options.device));
   options.infer_requests = static_cast<uint32_t>(instances.size());
+  BRAID_ASSIGN_OR_RETURN(const bool may_be_isolated, IsIsolated(config, true));
+  options.trusted = !may_be_isolated;
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
   if (config.backend() != "openvino") {
