@@ -13,7 +13,7 @@ Result<std::unique_ptr<OpenVinoIsolation>> OpenVinoIsolation::Create(Options opt
   BRAID_CHECK(options.workers != nullptr);
   OpenVinoBackend::Options inside = options.openvino;
   inside.check_extension = !options.isolate;
-  inside.contain_strings = true;
+  inside.contain_crashes = true;
   std::unique_ptr<OpenVinoIsolation> made(new OpenVinoIsolation(std::move(options), log));
   BRAID_ASSIGN_OR_RETURN(made->inside_, OpenVinoBackend::Create(std::move(inside), log));
   if (made->options_.isolate && !made->options_.openvino.cpu_extension.empty()) {

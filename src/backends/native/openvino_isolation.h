@@ -1,6 +1,6 @@
 // OpenVinoIsolation: OpenVINO's models, each inside the server or in a native worker, as the operator
 // (--isolate=openvino) and the model's own configuration want it: parameter ISOLATE of a config.pbtxt, "isolate" of an
-// entry of a config.json. Where neither says anything, models whose operations on strings may crash have a worker.
+// entry of a config.json. Where neither says anything, models that a request might crash have a worker.
 // What serves them sees no difference but in what a crash costs.
 #pragma once
 

@@ -29,20 +29,21 @@ struct CompileOptions {
 struct Compiled {
   ov::CompiledModel model;
   uint32_t infer_requests = 1;
-  int streams = 0;  // 0: the device does not tell
+  int streams = 0;        // 0: the device does not tell
+  std::string precision;  // in which it computes FP32; empty: the device does not tell
 };
 
 class OpenVinoRuntime {
  public:
   // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
-  // `output_memory`: where models write their outputs; null: the heap. `contain_strings`: see
+  // `output_memory`: where models write their outputs; null: the heap. `contain_crashes`: see
   // OpenVinoBackend::Options.
   OpenVinoRuntime(std::string cache_directory, std::string extension,
-                  BufferAllocator* output_memory = nullptr, bool contain_strings = false)
+                  BufferAllocator* output_memory = nullptr, bool contain_crashes = false)
       : cache_directory_(std::move(cache_directory)),
         extension_(std::move(extension)),
         output_memory_(output_memory),
-        contain_strings_(contain_strings) {}
+        contain_crashes_(contain_crashes) {}
 
   BufferAllocator* output_memory() const { return output_memory_; }
 
@@ -71,7 +72,7 @@ class OpenVinoRuntime {
   const std::string cache_directory_;
   const std::string extension_;
   BufferAllocator* const output_memory_;
-  const bool contain_strings_;
+  const bool contain_crashes_;
   Mutex mutex_;
   std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
 };
