@@ -8,6 +8,7 @@ import pytest
 from harness.repository import config
 from onnx import TensorProto, helper
 from openvino import opset13 as ops
+from tritonclient.utils import InferenceServerException
 
 
 def save_ir(folder, shape, name="line"):
@@ -20,11 +21,27 @@ def save_ir(folder, shape, name="line"):
     openvino.save_model(openvino.Model([y], [x], name), path, compress_to_fp16=False)
 
 
-def onnx_bytes():
+def onnx_bytes(kind=TensorProto.FLOAT):
     """y = x + x"""
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy"]
+    tensors = [helper.make_tensor_value_info(name, kind, ["n", 3]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", tensors[:1], tensors[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+def pick_bytes():
+    """y = the elements of [0, 1, 2, 3] at the positions x, which OpenVINO does not check"""
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, ["n", 1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+    data = helper.make_tensor("data", TensorProto.FLOAT, [4], [0, 1, 2, 3])
+    graph = helper.make_graph([helper.make_node("GatherND", ["data", "x"], ["y"])], "pick", [x], [y], [data])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
+
+
+def identity_bytes():
+    """y = x, of strings"""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +54,9 @@ def server(module_repository, module_serve):
     save_ir(add("batched", None, batched, versions=()), [1, 3])
     add("exported", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": onnx_bytes()})
     add("found", None, None, files={"1/model.onnx": onnx_bytes()})
+    add("words", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": identity_bytes()})
+    add("sum", None, None, files={"1/model.onnx": onnx_bytes(TensorProto.INT64)})
+    add("pick", None, 'platform: "onnxruntime_onnx"', files={"1/model.onnx": pick_bytes()})
     add("torch", None, 'platform: "pytorch_libtorch"', files={"1/model.pt": b"x"})
     save_ir(add("wrong", None, config(None, [("z", "FP32", [3])], backend="openvino"), versions=()), [-1, 3])
     return module_serve(module_repository, "--exit-on-error=false", "--strict-readiness=false")
@@ -46,6 +66,27 @@ def server(module_repository, module_serve):
 def test_a_model_without_a_configuration_answers(server, client, model, factor, offset):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(client.infer(model, {"x": x}).as_numpy("y"), factor * x + offset)
+
+
+def test_strings_may_be_more_with_each_request(server, client):
+    for count in (2, 3, 1, 40, 0, 5):
+        words = np.array([f"{i}" * (i % 40) for i in range(count)], dtype=object)
+        answer = client.infer("words", {"x": words}).as_numpy("y")
+        assert [word.decode() for word in answer] == list(words)
+
+
+def test_positions_that_crash_openvino_cost_their_request_alone(server, client):
+    server.wait_for_log(r"model 'pick' has a process of its own: .*GatherND '.*' takes positions or counts of requests")
+    good = {"x": np.array([[3], [0]])}
+    np.testing.assert_array_equal(client.infer("pick", good).as_numpy("y"), [3, 0])
+    with pytest.raises(InferenceServerException, match="Stub process 'pick' is not healthy"):
+        client.infer("pick", {"x": np.full((3, 1), 1_000_000_000)})
+    np.testing.assert_array_equal(client.infer("pick", good).as_numpy("y"), [3, 0])
+
+
+def test_the_log_says_what_is_computed_in_a_smaller_type(server):
+    server.wait_for_log(r"model 'plain' .*FP32 is computed in FP32")
+    server.wait_for_log(r"model 'sum' .*computed in a smaller type: INT64 'x' in INT32, INT64 'y' in INT32")
 
 
 def test_the_log_says_who_runs_models_of_other_runtimes(server):

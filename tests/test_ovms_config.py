@@ -115,6 +115,14 @@ def test_the_version_policy(files, start):
     assert server.states("m") == {1: "AVAILABLE", 2: "AVAILABLE", 3: "AVAILABLE"}
 
 
+def test_a_base_path_may_name_the_file(files, start):
+    files.add("m", 7, 2.0)
+    server = start(files.config(models.entry("m", files.folder / "m" / "7" / "model.xml")))
+    assert server.states("m") == {1: "AVAILABLE"}
+    assert value_of(server, "m") == 2
+    assert server.reload()[0] == 200
+
+
 def test_polling(files, start):
     files.add("m")
     server = start(files.config("m"), "--file_system_poll_wait_seconds", "1")

@@ -272,7 +272,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   const ConfigMakers makers = trial_.config_makers();
   bool all = true;
   for (const int64_t version : ChooseVersionFolders(model.version_policy, *available)) {
-    const std::string path = model.base_path + "/" + std::to_string(version);
+    const std::string path = VersionPathOf(model.base_path, version);
     auto servable = [&]() -> Result<std::shared_ptr<Servable>> {
       BRAID_ASSIGN_OR_RETURN(auto loaded, makers.load_model(model, version, path));
       loaded.info.name = model.name;

@@ -173,10 +173,28 @@ class ModelReader {
                        .value_or(0);
       } else if (value.is_number()) {
         property = value.get<double>();
+      } else if (key == "DEVICE_PROPERTIES" && value.is_object()) {
+        property = DeviceProperties(value, JsonPath(path, key));
       } else {
         findings_.faults.Add(JsonPath(path, key), "expected a text, a number, true or false");
       }
     }
+  }
+
+  // Properties of each device, as OpenVINO reads them: {CPU:{NUM_STREAMS:1}}.
+  std::string DeviceProperties(const Json& devices, const std::string& path) {
+    for (const auto& [device, properties] : devices.items()) {
+      if (!properties.is_object())
+        findings_.faults.Add(JsonPath(path, device), "expected an object");
+      else
+        for (const auto& [name, value] : properties.items())
+          if (value.is_structured() || value.is_null())
+            findings_.faults.Add(JsonPath(JsonPath(path, device), name),
+                                 "expected a text, a number, true or false");
+    }
+    std::string text = devices.dump();
+    std::erase(text, '"');
+    return text;
   }
 
   void ReadVersionPolicy() {

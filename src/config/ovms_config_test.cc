@@ -46,7 +46,8 @@ TEST(ParseOvmsConfig, ReadsEveryKeyOfAModel) {
   const OvmsConfig config = Parse(R"j({"model_config_list": [{"config": {
     "name": "resnet", "base_path": "models/resnet/", "shape": {"in": "(1,3,-1,200:400)", "mask": "auto"},
     "layout": {"in": "nhwc:NCHW", "out": "N..."}, "nireq": 4, "target_device": "AUTO:CPU", "allow_cache": false,
-    "plugin_config": {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 2, "X": true, "Y": 0.5},
+    "plugin_config": {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 2, "X": true, "Y": 0.5,
+                      "DEVICE_PROPERTIES": {"CPU": {"NUM_STREAMS": 1, "A": "x"}}},
     "model_version_policy": {"specific": {"versions": [1, 3]}},
     "precision": {"in": "fp16"}, "mean": [1, 2.5, 3], "scale": "[2,4]", "color_format": "rgb:BGR", "isolate": false,
     "graph_path": "g.pbtxt", "subconfig": "s.json"}}]})j");
@@ -68,6 +69,7 @@ TEST(ParseOvmsConfig, ReadsEveryKeyOfAModel) {
   EXPECT_EQ(std::get<int64_t>(model.plugin_config.at("NUM_STREAMS")), 2);
   EXPECT_TRUE(std::get<bool>(model.plugin_config.at("X")));
   EXPECT_EQ(std::get<double>(model.plugin_config.at("Y")), 0.5);
+  EXPECT_EQ(std::get<std::string>(model.plugin_config.at("DEVICE_PROPERTIES")), "{CPU:{NUM_STREAMS:1,A:x}}");
   EXPECT_EQ(model.version_policy.kind, OvmsVersionPolicy::Kind::kSpecific);
   EXPECT_THAT(model.version_policy.specific, ElementsAre(1, 3));
   EXPECT_EQ(model.precisions.at("in"), "FP16");
@@ -229,6 +231,10 @@ TEST(ParseOvmsConfig, FaultsOfKeysAndTypes) {
       {Entry(R"j("nireq": 18446744073709551615)j"), "/nireq: expected an integer from 0 to 100000"},
       {Entry(R"j("target_device": "")j"), "/target_device: must not be empty"},
       {Entry(R"j("plugin_config": "x")j"), "/plugin_config: expected an object"},
+      {Entry(R"j("plugin_config": {"DEVICE_PROPERTIES": {"CPU": 1}})j"),
+       "/plugin_config/DEVICE_PROPERTIES/CPU: expected an object"},
+      {Entry(R"j("plugin_config": {"DEVICE_PROPERTIES": {"CPU": {"A": []}}})j"),
+       "/plugin_config/DEVICE_PROPERTIES/CPU/A: expected a text, a number, true or false"},
       {Entry(R"j("plugin_config": {"A": []})j"),
        "/plugin_config/A: expected a text, a number, true or false"},
       {Entry(R"j("model_version_policy": {})j"), "/model_version_policy: expected exactly one of"},

@@ -31,7 +31,7 @@ uint64_t FilesOf(const std::string& version_path) {
 
 bool HasFolder(const OvmsModelConfig& config, int64_t version) {
   std::error_code fault;
-  return std::filesystem::is_directory(config.base_path + "/" + std::to_string(version), fault);
+  return std::filesystem::exists(VersionPathOf(config.base_path, version), fault);
 }
 
 bool Contains(const std::vector<int64_t>& list, int64_t value) {
@@ -124,7 +124,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
       continue;
     }
     // Before the load, so that what changes meanwhile is seen.
-    const uint64_t files = FilesOf(config.base_path + "/" + std::to_string(number));
+    const uint64_t files = FilesOf(VersionPathOf(config.base_path, number));
     const auto& failure = version.failure;
     if (failure && failure->config == made_of && failure->files == files && !retry) continue;
     if (!version.serving) table_.SetLoading(name, number, ServableKind::kModel);
@@ -183,7 +183,7 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
 }
 
 Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& config, int64_t version) const {
-  const std::string path = config.base_path + "/" + std::to_string(version);
+  const std::string path = VersionPathOf(config.base_path, version);
   BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(config, version, path));
   loaded.info.name = config.name;
   loaded.info.version = version;

@@ -97,7 +97,12 @@ Result<std::string> ReadConfigFile(const std::string& path) {
   }
 }
 
+std::string VersionPathOf(const std::string& base_path, int64_t version) {
+  return IsFile(base_path) ? base_path : base_path + "/" + std::to_string(version);
+}
+
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path) {
+  if (IsFile(path)) return std::vector<int64_t>{1};
   std::vector<int64_t> versions;
   std::error_code fault;
   size_t entries = 0;
@@ -165,7 +170,7 @@ Result<ConfigPlan> PlanSingleModel(const OvmsModelConfig& model, Logger& log) {
   if (!IsFile(GraphOfModelEntry(entry).graph_path)) {
     const auto versions = ListVersionFolders(model.base_path);
     if (versions.ok() && !versions->empty()) {
-      entry.base_path = model.base_path + "/" + std::to_string(versions->back());
+      entry.base_path = VersionPathOf(model.base_path, versions->back());
     }
   }
   ConfigPlan plan;

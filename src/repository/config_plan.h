@@ -25,8 +25,10 @@ struct ConfigPlan {
 Result<std::string> ReadConfigFile(const std::string& path);
 
 // The versions in a model's folder, ascending: folders whose names are whole numbers from 1 on. Links are
-// followed, the folder is the operator's. Errors: kPathInvalid.
+// followed, the folder is the operator's. A file is its own version 1. Errors: kPathInvalid.
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);
+// Where a version is that ListVersionFolders() has found.
+std::string VersionPathOf(const std::string& base_path, int64_t version);
 
 // Those of `available`, which is ascending, that a policy asks for.
 std::vector<int64_t> ChooseVersionFolders(const OvmsVersionPolicy& policy,

@@ -325,6 +325,9 @@ Status CompleteOvmsOptions(ServerOptions& options) {
   if (!options.allow_grpc && !options.allow_http) {
     return InvalidArgumentError("--port and --rest_port are both off; at least one is needed");
   }
+  if (IsGiven(options, "metrics_list") && !options.metrics_enable) {
+    return InvalidArgumentError("metrics_enable setting is missing, required when metrics_list is provided");
+  }
   if (options.metrics_enable && !options.allow_http) {
     return InvalidArgumentError("Missing rest_port parameter in server CLI: --metrics_enable needs it");
   }

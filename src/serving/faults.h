@@ -66,6 +66,7 @@ enum class Fault : unsigned char {
   kUnsupportedSerializationPrecision,
   kInternalError,
   kNotImplemented,
+  kNeedsProcess,  // of a model that only a process of its own may run
   // Pipelines
   kPipelineNameOccupied,
   kPipelineInvalidNodeLibrary,

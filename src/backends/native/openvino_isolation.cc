@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "config/isolated_parts.h"
 #include "config/model_config.h"
+#include "serving/faults.h"
 
 namespace braid {
 
@@ -12,7 +13,8 @@ Result<std::unique_ptr<OpenVinoIsolation>> OpenVinoIsolation::Create(Options opt
   BRAID_CHECK(options.workers != nullptr);
   OpenVinoBackend::Options inside = options.openvino;
   inside.check_extension = !options.isolate;
-  std::unique_ptr<OpenVinoIsolation> made(new OpenVinoIsolation(std::move(options)));
+  inside.contain_crashes = true;
+  std::unique_ptr<OpenVinoIsolation> made(new OpenVinoIsolation(std::move(options), log));
   BRAID_ASSIGN_OR_RETURN(made->inside_, OpenVinoBackend::Create(std::move(inside), log));
   if (made->options_.isolate && !made->options_.openvino.cpu_extension.empty()) {
     BRAID_RETURN_IF_ERROR(
@@ -61,15 +63,27 @@ Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
           "model '" + config->name() +
           "': parameter 'WORKER_ISOLATION' is of models that have a process of their own, which "
           "--isolate=openvino or parameter 'ISOLATE' gives to this one");
-    return inside_->Create(location, std::move(config));
+    auto model = inside_->Create(location, config);
+    if (!GoesApart(config->name(), model.status())) return model;
   }
+  return CreateApart(location, *config);
+}
+
+bool OpenVinoIsolation::GoesApart(const std::string& model, const Status& status) {
+  if (status.fault() != Fault::kNeedsProcess) return false;
+  BRAID_LOG_INFO(log_, "model '{}' has a process of its own: {}", model, status.message());
+  return true;
+}
+
+Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::CreateApart(const ModelLocation& location,
+                                                                     const inference::ModelConfig& config) {
   BRAID_ASSIGN_OR_RETURN(
-      auto model, options_.workers->MakeModel(config->name(),
-                                              TritonTask(NativeTask::Kind::kTritonModel, location, *config),
-                                              location.temporary_files));
+      auto model,
+      options_.workers->MakeModel(config.name(), TritonTask(NativeTask::Kind::kTritonModel, location, config),
+                                  location.temporary_files));
   BRAID_RETURN_IF_ERROR(model->Load().status());
   std::vector<NativeModel::InstanceName> names;
-  for (const InstanceSpec& instance : ListInstances(*config))
+  for (const InstanceSpec& instance : ListInstances(config))
     names.push_back({instance.name, instance.passive});
   model->AddInstances(names);
   return std::unique_ptr<BackendModel>(std::move(model));
@@ -77,7 +91,16 @@ Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
 
 Result<OpenVinoBackend::LoadedModel> OpenVinoIsolation::Load(const OvmsModelConfig& config, int64_t version,
                                                              const std::string& version_path) {
-  if (!config.isolate.value_or(options_.isolate)) return inside_->Load(config, version, version_path);
+  if (!config.isolate.value_or(options_.isolate)) {
+    auto loaded = inside_->Load(config, version, version_path);
+    if (!GoesApart(config.name, loaded.status())) return loaded;
+  }
+  return LoadApart(config, version, version_path);
+}
+
+Result<OpenVinoBackend::LoadedModel> OpenVinoIsolation::LoadApart(const OvmsModelConfig& config,
+                                                                  int64_t version,
+                                                                  const std::string& version_path) {
   NativeTask task = Task(NativeTask::Kind::kConfigModel);
   task.ovms_config = config;
   task.version_path = version_path;

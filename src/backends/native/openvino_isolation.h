@@ -1,6 +1,7 @@
 // OpenVinoIsolation: OpenVINO's models, each inside the server or in a native worker, as the operator
 // (--isolate=openvino) and the model's own configuration want it: parameter ISOLATE of a config.pbtxt, "isolate" of an
-// entry of a config.json. What serves them sees no difference but in what a crash costs.
+// entry of a config.json. Where neither says anything, models that a request might crash have a worker.
+// What serves them sees no difference but in what a crash costs.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +47,22 @@ class OpenVinoIsolation final : public Backend {
                                             const std::string& version_path);
 
  private:
-  explicit OpenVinoIsolation(Options options) : options_(std::move(options)) {}
+  OpenVinoIsolation(Options options, Logger& log) : options_(std::move(options)), log_(log) {}
 
   // A task with the settings of this backend.
   NativeTask Task(NativeTask::Kind kind) const;
   NativeTask TritonTask(NativeTask::Kind kind, const ModelLocation& location,
                         const inference::ModelConfig& config) const;
 
+  Result<std::unique_ptr<BackendModel>> CreateApart(const ModelLocation& location,
+                                                    const inference::ModelConfig& config);
+  Result<OpenVinoBackend::LoadedModel> LoadApart(const OvmsModelConfig& config, int64_t version,
+                                                 const std::string& version_path);
+  // Whether a model that `status` refuses inside the server is to run apart, which is logged.
+  bool GoesApart(const std::string& model, const Status& status);
+
   const Options options_;
+  Logger& log_;
   std::unique_ptr<OpenVinoBackend> inside_;
 };
 

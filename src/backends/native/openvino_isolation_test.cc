@@ -8,6 +8,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "backends/native/native_model.h"
 #include "backends/native/testing/test_workers.h"
 #include "backends/openvino/testing/triton_harness.h"
 #include "base/testing/places.h"
@@ -80,9 +81,10 @@ std::unique_ptr<Execution> ExecutionOf(std::vector<Tensor> inputs) {
 
 class OpenVinoIsolationTest : public TritonHarness {
  protected:
-  std::unique_ptr<OpenVinoIsolation> Make(std::vector<std::string> program = {test_places::kNativeWorker}) {
+  std::unique_ptr<OpenVinoIsolation> Make(std::vector<std::string> program = {test_places::kNativeWorker},
+                                          bool isolate = true) {
     OpenVinoIsolation::Options options;
-    options.isolate = true;
+    options.isolate = isolate;
     options.workers = &workers_.Make(std::move(program));
     return OpenVinoIsolation::Create(std::move(options), log_).value();
   }
@@ -170,6 +172,37 @@ TEST_F(OpenVinoIsolationTest, StringsGoInAndOut) {
   ASSERT_TRUE(response.status.ok()) << response.status;
   EXPECT_EQ(response.outputs.at(0).data.text(), Strings("in", {3}, texts).data.text());
   Stop(model);
+}
+
+// Neither the operator nor the model says where it runs.
+TEST_F(OpenVinoIsolationTest, OperationsOnStringsThatMayCrashRunApart) {
+  isolation_ = Make({test_places::kNativeWorker}, false);
+  auto in = models::Input("in", ov::element::string, {-1});
+  auto same = std::make_shared<ov::opset13::Equal>(in, in);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("out", same->output(0))},
+                                   ov::ParameterVector{in}, "equal"));
+  Save(models::Same({-1}, ov::element::string), "safe");
+  const auto is_apart = [&](const OvmsModelConfig& config) {
+    const auto model = StartApart(config);
+    const bool apart = model != nullptr && model->instances().at(0).pid > 0;
+    if (model != nullptr) Stop(model);
+    return apart;
+  };
+  EXPECT_TRUE(is_apart(Config()));
+  EXPECT_FALSE(is_apart(Config("safe")));
+  OvmsModelConfig trusted = Config();
+  trusted.isolate = false;
+  EXPECT_FALSE(is_apart(trusted));
+
+  inference::ModelConfig config;
+  config.set_name("m");
+  config.set_backend("openvino");
+  const ModelLocation location = Location(config);
+  ASSERT_TRUE(isolation().AutoComplete(location, config).ok());
+  NormalizeConfig(config);
+  const auto model = isolation().Create(location, std::make_shared<const inference::ModelConfig>(config));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_NE(dynamic_cast<NativeModel*>(model->get()), nullptr);
 }
 
 TEST_F(OpenVinoIsolationTest, WhatKeepsAModelFromLoadingIsSaidAsInsideTheServer) {

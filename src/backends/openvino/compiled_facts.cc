@@ -91,6 +91,22 @@ void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& fact
   for (const std::string& name : variables) facts.variables.emplace_back().name = name;
 }
 
+std::string DescribeNumbers(const CompiledFacts& facts, const std::string& device,
+                            const std::string& precision) {
+  std::string text = precision.empty() ? "" : "; FP32 is computed in " + precision;
+  if (device != "CPU") return text;
+  std::string narrowed;
+  for (const auto* const tensors : {&facts.inputs, &facts.outputs}) {
+    for (const CompiledTensor& tensor : *tensors) {
+      const bool whole = tensor.type == DataType::kInt64 || tensor.type == DataType::kUint64;
+      if (!whole && tensor.type != DataType::kFp64) continue;
+      narrowed += (narrowed.empty() ? "" : ", ") + std::string(WireName(tensor.type)) + " '" + tensor.name +
+                  "' in " + (whole ? "INT32" : "FP32");
+    }
+  }
+  return narrowed.empty() ? text : text + "; computed in a smaller type: " + narrowed;
+}
+
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts) {
   for (size_t i = 0; i < facts.outputs.size(); ++i) {
     const ov::PartialShape& shape = compiled.output(i).get_partial_shape();

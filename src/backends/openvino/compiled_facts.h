@@ -88,6 +88,11 @@ void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& fact
 // Throws what OpenVINO throws.
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts);
 
+// What a log says of the numbers of a model that `device` computes: FP32 in `precision`, and which inputs and outputs
+// are of types that the CPU device does not compute in, so that large numbers come out as others.
+std::string DescribeNumbers(const CompiledFacts& facts, const std::string& device,
+                            const std::string& precision);
+
 // Whether a request has the states of its sequence behind the client's inputs; else it begins one.
 inline bool HasStates(const CompiledFacts& facts, const InferenceRequest& request) {
   return facts.state_count() > 0 && request.inputs.size() == facts.own_inputs() + facts.state_count();

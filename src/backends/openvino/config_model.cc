@@ -104,13 +104,26 @@ std::string PropertyText(const std::variant<std::string, bool, int64_t, double>&
   return text;
 }
 
-CompileOptions OptionsOf(const OvmsModelConfig& config) {
+// Names that OpenVINO had before 2022, as what they are now.
+std::pair<std::string, std::string> TodaysProperty(const std::string& name, std::string value, Logger& log) {
+  const bool streams = name == "CPU_THROUGHPUT_STREAMS" || name == "GPU_THROUGHPUT_STREAMS";
+  if (!streams && name != "CPU_THREADS_NUM") return {name, std::move(value)};
+  std::pair<std::string, std::string> now{streams ? "NUM_STREAMS" : "INFERENCE_NUM_THREADS",
+                                          std::move(value)};
+  if (streams && now.second.ends_with("_AUTO")) now = {"PERFORMANCE_HINT", "THROUGHPUT"};
+  BRAID_LOG_WARNING(log, "plugin_config: '{}' is an old name; '{}' of '{}' is set", name, now.first,
+                    now.second);
+  return now;
+}
+
+CompileOptions OptionsOf(const OvmsModelConfig& config, Logger& log) {
   CompileOptions options;
   options.device = config.target_device.empty() ? "CPU" : config.target_device;
   for (const auto& [name, value] : config.plugin_config)
-    options.properties.emplace(name, PropertyText(value));
+    options.properties.insert(TodaysProperty(name, PropertyText(value), log));
   options.use_cache = config.allow_cache;
   options.infer_requests = config.nireq;
+  options.trusted = !config.isolate.value_or(true);
   return options;
 }
 
@@ -191,7 +204,7 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   }
   AddForgotten(forgotten, facts);
 
-  const CompileOptions options = OptionsOf(config);
+  const CompileOptions options = OptionsOf(config, log);
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
   info.instance_count = static_cast<int>(compiled.infer_requests);
@@ -200,8 +213,9 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   std::vector<OpenVinoModel::InstanceName> instances;
   for (const InstanceSpec& instance : ListInstances(*info.config))
     instances.push_back({instance.name, false});
-  BRAID_LOG_INFO(log, "model '{}' version {}: {} '{}' on {} with {} infer requests", config.name, version,
-                 FormatName(file.format), file.path, config.target_device, compiled.infer_requests);
+  BRAID_LOG_INFO(log, "model '{}' version {}: {} '{}' on {} with {} infer requests{}", config.name, version,
+                 FormatName(file.format), file.path, config.target_device, compiled.infer_requests,
+                 DescribeNumbers(facts, options.device, compiled.precision));
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
       runtime.MakeSource(config.name, std::move(compiled), model, options, log), std::move(facts), instances,
       nullptr));

@@ -1,6 +1,7 @@
 // Models of a config.json, run as the server runs them.
 #include <gmock/gmock.h>
 
+#include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/testing/harness.h"
 
 namespace braid {
@@ -103,6 +104,22 @@ TEST_F(ConfigModel, AProductWithAMatrixLooksAtTheNumberOfColumns) {
     }
   }
   Stop(model);
+}
+
+TEST(CompiledFacts, TheLogNamesTensorsThatAreComputedInASmallerType) {
+  CompiledFacts facts;
+  const auto add = [](std::vector<CompiledTensor>& tensors, const char* name, DataType type) {
+    tensors.emplace_back().name = name;
+    tensors.back().type = type;
+  };
+  add(facts.inputs, "x", DataType::kFp32);
+  EXPECT_EQ(DescribeNumbers(facts, "CPU", "BF16"), "; FP32 is computed in BF16");
+  add(facts.inputs, "ids", DataType::kInt64);
+  add(facts.outputs, "sum", DataType::kFp64);
+  EXPECT_EQ(
+      DescribeNumbers(facts, "CPU", "FP32"),
+      "; FP32 is computed in FP32; computed in a smaller type: INT64 'ids' in INT32, FP64 'sum' in FP32");
+  EXPECT_EQ(DescribeNumbers(facts, "GPU.0", ""), "");
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ Result<ModelFile> CheckModelFile(const std::string& path) {
 }
 
 Result<ModelFile> FindModelFile(const std::string& version_path) {
+  if (IsFile(version_path)) return CheckModelFile(version_path);
   std::error_code fault;
   fs::directory_iterator entry(version_path, fault);
   if (fault) return FileError("'" + version_path + "': " + fault.message());

@@ -132,12 +132,6 @@ Result<std::optional<ov::PartialShape>> WantedShape(const OvmsModelConfig& confi
     }
     wanted.emplace();
     for (const DimensionRange& range : setting->dimensions) wanted->push_back(ToDimension(range));
-    if (shape.rank().is_static() && shape.rank() != wanted->rank()) {
-      return FaultError(Fault::kReshapeError, "shape " + ToSettingText(*wanted) + " of input '" + names.name +
-                                                  "' has " + std::to_string(wanted->size()) +
-                                                  " dimensions, the model's " + ToSettingText(shape) +
-                                                  " has " + std::to_string(shape.size()));
-    }
     return wanted;
   }
   const bool given = config.batch_size && (config.batch_size->automatic || config.batch_size->size.max != 0);

@@ -125,9 +125,38 @@ TEST_F(ModelSettings, AShapeThatTheModelCannotHaveIsRefused) {
   config.shapes[""] = Fixed({1, 4});
   EXPECT_THAT(LoadError(config),
               HasSubstr("Model could not be reshaped with requested shape - inputs b (1,4): "));
-  config.shapes[""] = Fixed({1, 1, 3});
-  EXPECT_THAT(LoadError(config),
-              HasSubstr("shape (1,1,3) of input 'b' has 3 dimensions, the model's (1,3) has 2"));
+  config.shapes[""] = Fixed({1, 1, 4});
+  EXPECT_THAT(LoadError(config), HasSubstr("reshaped with requested shape - inputs b (1,1,4): "));
+}
+
+TEST_F(ModelSettings, AShapeOfAnotherRankIsForTheModelToTake) {
+  Save(models::Affine({1, 10}));
+  OvmsModelConfig config = Config();
+  config.shapes[""] = Fixed({3, 2, 1});
+  auto model = Start(config);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(Dims(model->info().inputs[0].shape), (std::vector<int64_t>{3, 2, 1}));
+  const auto response = Infer(model, {Floats("b", {3, 2, 1}, {1, 2, 3, 4, 5, 6})});
+  ASSERT_TRUE(response.status.ok()) << response.status;
+  EXPECT_EQ(Dims(response.outputs.at(0).shape), (std::vector<int64_t>{3, 2, 1}));
+  EXPECT_EQ(ValuesOf<float>(response.outputs[0]), (std::vector<float>{3, 5, 7, 9, 11, 13}));
+  Stop(model);
+}
+
+TEST_F(ModelSettings, PropertiesOfDevicesAndOldNamesAreTaken) {
+  Save(models::Affine({1, 3}));
+  OvmsModelConfig config = Config();
+  const auto streams = [&] {
+    auto loaded = Load(config);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->info.stream_count : -1;
+  };
+  config.plugin_config = {{"DEVICE_PROPERTIES", "{CPU:{NUM_STREAMS:2}}"}};
+  EXPECT_EQ(streams(), 2);
+  config.plugin_config = {{"CPU_THROUGHPUT_STREAMS", int64_t{2}}, {"CPU_THREADS_NUM", "2"}};
+  EXPECT_EQ(streams(), 2);
+  config.plugin_config = {{"CPU_THROUGHPUT_STREAMS", "CPU_THROUGHPUT_AUTO"}};
+  EXPECT_GT(streams(), 0);
 }
 
 TEST_F(ModelSettings, LayoutOfTheClientAndOfTheModel) {

@@ -32,7 +32,8 @@ class OpenVinoBackend::Impl {
  public:
   Impl(Options options, Logger& log)
       : cpu_stands_in(options.cpu_stands_in),
-        runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory),
+        runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory,
+                options.contain_crashes),
         log(log) {}
 
   const bool cpu_stands_in;

@@ -30,6 +30,9 @@ class OpenVinoBackend final : public Backend {
     bool check_extension = true;
     // --gpu-fallback=cpu.
     bool cpu_stands_in = false;
+    // Whether a model is refused that a request might crash (string_operations.h, exposed_operations.h), with
+    // Fault::kNeedsProcess; one that says itself that it is not isolated is not.
+    bool contain_crashes = false;
     // Where outputs are written, which outlives all of them; null: the heap.
     BufferAllocator* output_memory = nullptr;
   };

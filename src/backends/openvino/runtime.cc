@@ -4,9 +4,12 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/openvino/element_types.h"
+#include "backends/openvino/exposed_operations.h"
 #include "backends/openvino/matrix_guard.h"
 #include "backends/openvino/openvino_errors.h"
 #include "backends/openvino/passed_inputs.h"
+#include "backends/openvino/string_operations.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -39,6 +42,14 @@ Status ReadError(const ModelFile& file, const std::string& text) {
                           "they are the package braid-openvino");
   }
   return FaultError(Fault::kFileInvalid, who + "cannot be read: " + text);
+}
+
+// Why a request might crash `model`, in which `unknown` is what GuardStrings() has returned; empty: it cannot.
+std::string Danger(const std::string& unknown, const ov::Model& model) {
+  if (!unknown.empty()) return unknown + " is not known to be safe with strings";
+  const std::string exposed = FindExposed(model);
+  return exposed.empty() ? ""
+                         : exposed + " takes positions or counts of requests, which OpenVINO does not check";
 }
 
 // Devices that stand for others.
@@ -124,23 +135,35 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
   ov::AnyMap properties = options.properties;
   if (options.use_cache && !cache_directory_.empty()) properties.emplace("CACHE_DIR", cache_directory_);
   Compiled compiled;
+  std::string danger;
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
         GuardMatrixProducts(*model);
         GuardPassedInputs(*model);
+        const std::string unknown = GuardStrings(*model);
+        if (contain_crashes_ && !options.trusted) danger = Danger(unknown, *model);
+        if (!danger.empty()) return;
         compiled.model = core->compile_model(model, options.device, properties);
         compiled.infer_requests = options.infer_requests != 0
                                       ? options.infer_requests
                                       : compiled.model.get_property(ov::optimal_number_of_infer_requests);
         compiled.infer_requests = std::clamp<uint32_t>(compiled.infer_requests, 1, kMostInferRequests);
         const auto supported = compiled.model.get_property(ov::supported_properties);
-        if (std::find(supported.begin(), supported.end(), ov::num_streams.name()) != supported.end()) {
+        const auto tells = [&](const char* name) {
+          return std::find(supported.begin(), supported.end(), name) != supported.end();
+        };
+        if (tells(ov::num_streams.name()))
           compiled.streams = compiled.model.get_property(ov::num_streams).num;
+        if (tells(ov::hint::inference_precision.name())) {
+          const ov::element::Type type = compiled.model.get_property(ov::hint::inference_precision);
+          // As its accuracy mode has it, each operation in the type that the file gives it.
+          compiled.precision = type == ov::element::dynamic ? "FP32" : WireName(*FromElementType(type));
         }
       },
       [&](const std::string& text) {
         return FaultError(Fault::kCannotCompileModel, "target_device '" + options.device + "': " + text);
       }));
+  if (!danger.empty()) return FaultError(Fault::kNeedsProcess, danger);
   return compiled;
 }
 

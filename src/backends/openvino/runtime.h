@@ -23,23 +23,27 @@ struct CompileOptions {
   ov::AnyMap properties;
   bool use_cache = true;
   uint32_t infer_requests = 0;  // 0: as many as the device finds best
+  bool trusted = false;         // its owner wants it inside the server
 };
 
 struct Compiled {
   ov::CompiledModel model;
   uint32_t infer_requests = 1;
-  int streams = 0;  // 0: the device does not tell
+  int streams = 0;        // 0: the device does not tell
+  std::string precision;  // in which it computes FP32; empty: the device does not tell
 };
 
 class OpenVinoRuntime {
  public:
   // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
-  // `output_memory`: where models write their outputs; null: the heap.
+  // `output_memory`: where models write their outputs; null: the heap. `contain_crashes`: see
+  // OpenVinoBackend::Options.
   OpenVinoRuntime(std::string cache_directory, std::string extension,
-                  BufferAllocator* output_memory = nullptr)
+                  BufferAllocator* output_memory = nullptr, bool contain_crashes = false)
       : cache_directory_(std::move(cache_directory)),
         extension_(std::move(extension)),
-        output_memory_(output_memory) {}
+        output_memory_(output_memory),
+        contain_crashes_(contain_crashes) {}
 
   BufferAllocator* output_memory() const { return output_memory_; }
 
@@ -48,8 +52,8 @@ class OpenVinoRuntime {
 
   // Any thread; blocks. Errors: Fault::kFileInvalid.
   Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
-  // Any thread; blocks; changes `model` (GuardMatrixProducts(), GuardPassedInputs()). Errors:
-  // Fault::kCannotCompileModel, which names the devices that there are when the wanted one is not among
+  // Any thread; blocks; changes `model` (GuardMatrixProducts(), GuardPassedInputs(), GuardStrings()). Errors:
+  // Fault::kNeedsProcess; Fault::kCannotCompileModel, which names the devices that there are when the wanted one is not among
   // them.
   Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
   // What makes the infer requests of a model that Compile() has compiled. The runtime and `log` outlive it.
@@ -68,6 +72,7 @@ class OpenVinoRuntime {
   const std::string cache_directory_;
   const std::string extension_;
   BufferAllocator* const output_memory_;
+  const bool contain_crashes_;
   Mutex mutex_;
   std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
 };

@@ -76,8 +76,13 @@ ModelNames NamesOf(const ov::Model& model) {
 
 Status ApplyMappingFile(const std::string& version_path, const std::string& model_name, ModelNames& names,
                         Logger& log) {
-  const std::string file = version_path + "/" + kMappingFile;
-  BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(version_path));
+  std::error_code fault;
+  const std::filesystem::path path(version_path);
+  // A version that is a file has its mapping beside it.
+  const std::string place =
+      (std::filesystem::is_regular_file(path, fault) ? path.parent_path() : path).string();
+  const std::string file = place + "/" + kMappingFile;
+  BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open(place));
   if (!folder.HasFile(kMappingFile)) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(std::string text, folder.ReadFile(kMappingFile, kMaxMappingBytes));
   const auto mapping = ParseJson(text);

@@ -28,20 +28,54 @@ Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
   return runtime.Read(file);
 }
 
+// Parameters of Triton's backend for OpenVINO that are no properties of a device.
+constexpr std::string_view kTargetDevice = "TARGET_DEVICE";
+constexpr std::string_view kHintBf16 = "HINT_BF16";
+constexpr std::string_view kExtensionPath = "CPU_EXTENSION_PATH";
+// Batches are free here, shapes are those of the configuration, and a model is compiled by as many threads as there are.
+constexpr std::string_view kWithoutMeaning[] = {"COMPILATION_NUM_THREADS", "ENABLE_BATCH_PADDING",
+                                                "RESHAPE_IO_LAYERS", "SKIP_OV_DYNAMIC_BATCHSIZE"};
+
+Result<ov::element::Type> PrecisionOf(const inference::ModelConfig& config, const std::string& hint) {
+  if (hint == "YES") return ov::element::bf16;
+  if (hint == "NO") return ov::element::f32;
+  return InvalidArgumentError("model '" + config.name() + "': parameter '" + std::string(kHintBf16) +
+                              "' is '" + hint + "', expected \"YES\" or \"NO\"");
+}
+
 Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRuntime& runtime,
-                                const std::string& device) {
+                                const std::string& device, Logger& log) {
+  const std::string precision = ov::hint::inference_precision.name();
   ov::AnyMap properties;
-  if (config.parameters().empty()) return properties;
   BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> known, runtime.Properties(device));
   for (const auto& [name, value] : config.parameters()) {
-    if (std::ranges::find(kServersParameters, name) != std::end(kServersParameters)) continue;
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (name == kTargetDevice || std::ranges::find(kServersParameters, name) != std::end(kServersParameters))
+      continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
+      properties.emplace(name, value.string_value());
+    } else if (name == kHintBf16) {
+      BRAID_ASSIGN_OR_RETURN(const ov::element::Type type, PrecisionOf(config, value.string_value()));
+      properties.emplace(precision, type);
+    } else if (name == kExtensionPath) {
+      return UnsupportedError("model '" + config.name() + "': parameter '" + name +
+                              "' is not loaded for one model; the server loads the library that "
+                              "--cpu_extension names for all");
+    } else if (config.backend() != "openvino" ||
+               std::ranges::find(kWithoutMeaning, name) != std::end(kWithoutMeaning)) {
+      BRAID_LOG_INFO(log, "model '{}': parameter '{}' means nothing here, where OpenVINO runs the model",
+                     config.name(), name);
+    } else {
       std::string list;
       for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
       return InvalidArgumentError("model '" + config.name() + "': parameter '" + name +
                                   "' is none of OpenVINO's for device " + device + ", which are: " + list);
     }
-    properties.emplace(name, value.string_value());
+  }
+  // Some processors have OpenVINO compute in BF16 what is of FP32. Triton's runtimes do not, and the same model is to give
+  // the same numbers on the next machine.
+  if (std::find(known.begin(), known.end(), precision) != known.end() &&
+      !properties.contains(ov::hint::execution_mode.name())) {
+    properties.emplace(precision, ov::element::f32);
   }
   return properties;
 }
@@ -100,13 +134,17 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
     options.device = device;
     instances.push_back({instance.name, instance.passive});
   }
-  BRAID_ASSIGN_OR_RETURN(options.properties, PropertiesOf(config, runtime, options.device));
+  if (const auto target = config.parameters().find(std::string(kTargetDevice));
+      target != config.parameters().end())
+    options.device = target->second.string_value();
+  BRAID_ASSIGN_OR_RETURN(options.properties, PropertiesOf(config, runtime, options.device, log));
   options.infer_requests = static_cast<uint32_t>(instances.size());
+  BRAID_ASSIGN_OR_RETURN(const bool may_be_isolated, IsIsolated(config, true));
+  options.trusted = !may_be_isolated;
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
-  if (config.backend() != "openvino") {
-    BRAID_LOG_INFO(log, "model '{}' is for {}; OpenVINO runs it", config.name(), config.backend());
-  }
+  BRAID_LOG_INFO(log, "model '{}' is for {}; OpenVINO runs it on {}{}", config.name(), config.backend(),
+                 options.device, DescribeNumbers(facts, options.device, compiled.precision));
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
       runtime.MakeSource(config.name(), std::move(compiled), model, options, log), std::move(facts),
       instances, location.temporary_files));

@@ -361,5 +361,43 @@ TEST_F(TritonModel, WithoutSequencesAModelWithVariablesBeginsAnewWithEachRequest
   Stop(*model);
 }
 
+// Processors that compute in BF16 when they may lose the last digits of these.
+TEST_F(TritonModel, NumbersAreComputedInTheTypeOfTheFile) {
+  constexpr int64_t kSize = 64;
+  auto b = models::Input("b", ov::element::f32, {-1, kSize});
+  std::vector<float> ones(kSize * kSize, 1);
+  auto weights = ov::opset13::Constant::create(ov::element::f32, {kSize, kSize}, ones);
+  auto product = std::make_shared<ov::opset13::MatMul>(b, weights);
+  Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("a", product->output(0))},
+                                   ov::ParameterVector{b}, "product"));
+  for (const char* parameters : {"", "parameters { key: 'HINT_BF16' value { string_value: 'NO' } }"}) {
+    auto model = Serve(std::string("backend: 'openvino' ") + parameters);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto response = Infer(*model, {Floats("b", {1, kSize}, std::vector<float>(kSize, 1.0009765625F))});
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_EQ(ValuesOf<float>(response.outputs.at(0)).at(0), 64.0625F);
+    Stop(*model);
+  }
+}
+
+TEST_F(TritonModel, ParametersOfOtherServersAreTakenOrPassedOver) {
+  Save(models::Affine({-1, 3}));
+  const auto with = [](const std::string& name, const std::string& value) {
+    return "backend: 'openvino' parameters { key: '" + name + "' value { string_value: '" + value + "' } }";
+  };
+  EXPECT_EQ(Refusal(with("TARGET_DEVICE", "CPU")), "no error");
+  EXPECT_THAT(Refusal(with("TARGET_DEVICE", "TOASTER")), HasSubstr("TOASTER"));
+  EXPECT_EQ(Refusal(with("HINT_BF16", "YES")), "no error");
+  EXPECT_THAT(Refusal(with("HINT_BF16", "maybe")), HasSubstr("is 'maybe', expected \"YES\" or \"NO\""));
+  for (const char* name : {"COMPILATION_NUM_THREADS", "ENABLE_BATCH_PADDING", "RESHAPE_IO_LAYERS",
+                           "SKIP_OV_DYNAMIC_BATCHSIZE"}) {
+    EXPECT_EQ(Refusal(with(name, "YES")), "no error") << name;
+  }
+  EXPECT_THAT(Refusal(with("CPU_EXTENSION_PATH", "/x.so")), HasSubstr("--cpu_extension"));
+  EXPECT_EQ(Refusal("backend: 'onnxruntime' default_model_filename: 'model.xml' "
+                    "parameters { key: 'intra_op_thread_count' value { string_value: '2' } }"),
+            "no error");
+}
+
 }  // namespace
 }  // namespace braid

@@ -1,0 +1,57 @@
+#include "backends/openvino/exposed_operations.h"
+
+#include <algorithm>
+#include <openvino/op/util/multi_subgraph_base.hpp>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace braid {
+namespace {
+
+struct Taking {
+  std::string_view type;
+  std::vector<size_t> inputs;  // of positions or counts
+};
+
+// Found by giving each operation that takes such numbers those that no tensor has.
+const Taking kTaking[] = {
+    {"CTCGreedyDecoderSeqLen", {1}}, {"CTCLoss", {1, 2, 3}}, {"GatherND", {1}}, {"Roll", {2}},
+    {"ScatterElementsUpdate", {1}},  {"SegmentMax", {1}},    {"Tile", {1}},
+};
+// What comes out of these fits the tensor that went in.
+constexpr std::string_view kMaking[] = {"Constant", "NonMaxSuppression", "NonZero", "ShapeOf", "TopK"};
+
+bool ComesFromRequest(const ov::Output<ov::Node>& output, std::set<const ov::Node*>& seen) {
+  const ov::Node* const node = output.get_node();
+  if (!seen.insert(node).second) return false;
+  const std::string_view type = node->get_type_name();
+  if (type == "Parameter") return true;
+  if (std::ranges::find(kMaking, type) != std::end(kMaking)) return false;
+  const ov::OutputVector sources = node->input_values();
+  return std::ranges::any_of(
+      sources, [&](const ov::Output<ov::Node>& source) { return ComesFromRequest(source, seen); });
+}
+
+}  // namespace
+
+std::string FindExposed(const ov::Model& model) {
+  for (const auto& node : model.get_ordered_ops()) {
+    if (const auto nested = std::dynamic_pointer_cast<ov::op::util::MultiSubGraphOp>(node)) {
+      for (const auto& body : nested->get_functions()) {
+        if (std::string found = FindExposed(*body); !found.empty()) return found;
+      }
+    }
+    const std::string_view type = node->get_type_name();
+    const auto* const row = std::ranges::find(kTaking, type, &Taking::type);
+    if (row == std::end(kTaking)) continue;
+    for (const size_t input : row->inputs) {
+      std::set<const ov::Node*> seen;
+      if (input < node->get_input_size() && ComesFromRequest(node->input_value(input), seen))
+        return std::string(type) + " '" + node->get_friendly_name() + "'";
+    }
+  }
+  return {};
+}
+
+}  // namespace braid
