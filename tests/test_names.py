@@ -55,12 +55,18 @@ def test_bytes_that_are_no_text_are_refused(explicit, action):
         ("a%C2%9Bb", "invalid model name 'a\\u009bb" + NO_TEXT),
         ("..", "invalid model name '..', model name must not contain path traversal characters"),
         (".", "invalid model name '.', model name must not contain path traversal characters"),
+        ("%20..", "invalid model name ' ..', model name must not contain path traversal characters"),
         ("..%2Fm", "invalid model name '../m', model name must not contain path traversal characters"),
         ("model%5Ctest", "Invalid stub name: contains invalid characters"),
     ],
 )
 def test_what_is_no_name(explicit, path, error):
     assert explicit.json("POST", f"/v2/repository/models/{path}/load") == (400, {"error": error})
+
+
+def test_a_path_is_no_model_to_unload(explicit):
+    for path in ("..", "%20..", "..%2Fm"):
+        assert explicit.json("POST", f"/v2/repository/models/{path}/unload")[0] == 200
 
 
 def test_what_is_no_name_over_grpc(explicit, connect):

@@ -8,6 +8,8 @@
 namespace braid {
 namespace {
 
+constexpr std::string_view kBlanks = " \t\r\n\v\f";
+
 bool IsPlainText(std::string_view text) {
   while (!text.empty()) {
     const auto character = TakeCharacter(text);
@@ -19,7 +21,7 @@ bool IsPlainText(std::string_view text) {
 }  // namespace
 
 Status CheckServableName(std::string_view name) {
-  if (name.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos) {
+  if (name.find_first_not_of(kBlanks) == std::string_view::npos) {
     return InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.");
   }
   if (IsPlainText(name)) return OkStatus();
@@ -35,7 +37,10 @@ Status CheckModelName(std::string_view name) {
                                 "', model name must have at most " + std::to_string(kMostBytes) +
                                 " bytes, got " + std::to_string(name.size()));
   }
-  if (name != "." && name != ".." && name.find('/') == std::string_view::npos) return OkStatus();
+  // Blanks around dots are none to a system that trims names.
+  const std::string_view bare = name.substr(
+      name.find_first_not_of(kBlanks), name.find_last_not_of(kBlanks) - name.find_first_not_of(kBlanks) + 1);
+  if (bare != "." && bare != ".." && name.find('/') == std::string_view::npos) return OkStatus();
   return InvalidArgumentError("invalid model name '" + Shortened(name) +
                               "', model name must not contain path traversal characters");
 }

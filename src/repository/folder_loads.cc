@@ -92,8 +92,11 @@ Status FolderLoads::LoadClaimed(const LoadRequest& request, const Dependencies& 
   if (!plan.ok()) {
     table_.NoteUnreadable(name);
     BRAID_LOG_ERROR(log_, "Poll failed for model directory '{}': {}", name, plan.status().message());
-    // Whatever cannot be read is answered by this; the reason is in the log.
-    return InternalError("failed to load '" + Shortened(name) + "', failed to poll from model repository");
+    // A model that is not there needs no reason.
+    const bool missing = request.files.empty() && plan.status().code() == StatusCode::kNotFound;
+    const std::string why = missing ? "" : ": " + error_texts_.ForClients(plan.status().message());
+    return InternalError("failed to load '" + Shortened(name) + "', failed to poll from model repository" +
+                         why);
   }
   if (table_.NotePlan(request, *plan)) return OkStatus();
   if (plan->keys.empty()) {

@@ -376,7 +376,7 @@ Status Manager::Impl::Load(const LoadRequest& request) {
 Status Manager::Impl::Unload(const std::string& name, bool unload_dependents, const ModelRights& rights) {
   const RepositoryLife::Work work(life_);
   BRAID_RETURN_IF_ERROR(CheckTakesLoads());
-  BRAID_RETURN_IF_ERROR(CheckModelName(name));
+  BRAID_RETURN_IF_ERROR(CheckServableName(name));
   std::set<std::string> used;
   if (unload_dependents) {
     used = UsedBy(table_.made_uses(), name);

@@ -29,10 +29,14 @@ constexpr int64_t kSecondNs = 1000000000;
 constexpr std::string_view kConfig =
     "backend: 'python' max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [4] }";
 
+// How the answer to a load of 'm' begins that cannot be read.
+const std::string kFailedToPoll = "failed to load 'm', failed to poll from model repository: ";
+
 class ManagerFoldersTest : public ::testing::Test {
  protected:
   ManagerFoldersTest() {
     options_.model_repositories = {scratch_ / "models"};
+    options_.control_mode = ControlMode::kExplicit;
     options_.backend_directory = scratch_ / "backends";
     options_.temporary_directory = scratch_ / "tmp";
     std::filesystem::create_directories(scratch_ / "models");
@@ -146,11 +150,10 @@ TEST_F(ManagerFoldersTest, AnEnsembleSaysWhichOfItsModelsFailed) {
       "on 'bad' which has no loaded version. Model 'bad' loading failed with error: version"
       " 1 is at UNAVAILABLE state: Internal: no luck;;\n");
   EXPECT_NE(Find("good", 1), nullptr);
-  EXPECT_EQ(
-      Load("f").message(),
+  EXPECT_TRUE(Load("f").message().starts_with(
       "load failed for model 'f': version 1 is at UNAVAILABLE state: Invalid argument: ensemble 'f' depends "
       "on 'unreadable' which is not valid. Model 'unreadable' loading failed with error: failed to load "
-      "'unreadable', failed to poll from model repository;\n");
+      "'unreadable', failed to poll from model repository: "));
   EXPECT_EQ(
       Load("g").message(),
       "load failed for model 'g': version 1 is at UNAVAILABLE state: Invalid argument: ensemble 'g' depends "
@@ -438,7 +441,8 @@ TEST_F(ManagerFoldersTest, NeedsAConfigurationWhenAutoCompleteIsOff) {
     return InternalError("must not be called");
   };
   ASSERT_TRUE(Start().ok());
-  EXPECT_EQ(Load("m"), InternalError("failed to load 'm', failed to poll from model repository"));
+  EXPECT_EQ(Load("m"), InternalError(kFailedToPoll + "failed to open text file for read config.pbtxt: "
+                                                     "No such file or directory"));
   Configure("m", kConfig);
   EXPECT_TRUE(Load("m").ok());
 }
@@ -538,11 +542,12 @@ TEST_F(ManagerFoldersTest, RefusesNamesThatAreNone) {
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Load(""),
             InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy."));
-  for (const char* name : {"../models", "a/b", "..", "."}) {
+  for (const char* name : {"../models", "a/b", "..", ".", " ..", ".. "}) {
     const Status refusal = InvalidArgumentError("invalid model name '" + std::string(name) +
                                                 "', model name must not contain path traversal characters");
     EXPECT_EQ(Load(name), refusal);
-    EXPECT_EQ(Unload(name), refusal);
+    // As any model that is not known.
+    EXPECT_TRUE(Unload(name).ok());
   }
   for (const char* name : {"", " ", "\t"}) {
     EXPECT_EQ(Unload(name),
@@ -667,7 +672,6 @@ TEST_F(ManagerFoldersTest, FollowsLinksOfTheRepository) {
   ::symlink("none", (scratch_ / "models/nothing").c_str());
   EXPECT_TRUE(Start().ok());
   EXPECT_EQ(Index(), "alias:2 READY, m:1 READY, real:2 READY");
-  options_.control_mode = ControlMode::kExplicit;
 }
 
 TEST_F(ManagerFoldersTest, AnUnchangedModelIsNotReloaded) {
@@ -823,8 +827,8 @@ TEST_F(ManagerFoldersTest, ABadConfigurationInTheRequestChangesNothing) {
   ASSERT_TRUE(Load("m").ok());
   for (const char* text : {"{\"backend\":", "{\"foo\":3}", "{\"backend\":\"python\",\"max_batch_size\":-1}",
                            "{\"name\":\"x\",\"backend\":\"python\"}"}) {
-    EXPECT_EQ(Load("m", text), InternalError("failed to load 'm', failed to poll from model repository"))
-        << text;
+    EXPECT_TRUE(Load("m", text).message().starts_with(kFailedToPoll)) << text;
+    EXPECT_GT(Load("m", text).message().size(), kFailedToPoll.size());
   }
   EXPECT_EQ(Index(), "m:1 READY");
   EXPECT_EQ(Starts("m:1"), 1);
@@ -870,13 +874,17 @@ TEST_F(ManagerFoldersTest, FilesInTheRequestReplaceAModelOfTheSameName) {
 TEST_F(ManagerFoldersTest, RefusesFilesThatLeaveTheModelsFolder) {
   ASSERT_TRUE(Start().ok());
   const std::string config = R"({"backend":"python"})";
-  const Status refusal = InternalError("failed to load 'mem', failed to poll from model repository");
   for (const char* path : {"../1/model.py", "1/../../x", "//etc/x", "", "/", "1/", "1\\x"}) {
-    EXPECT_EQ(Load("mem", config, {{path, "x"}}), refusal) << path;
+    const std::string refused = Load("m", config, {{path, "x"}}).message();
+    EXPECT_TRUE(refused.starts_with(kFailedToPoll + "Invalid file parameter 'file:")) << refused;
   }
-  EXPECT_EQ(Load("mem", {}, {{"1/model.py", "x"}}), refusal);
-  EXPECT_EQ(Load("mem", config, {{"1", "x"}, {"1/model.py", "x"}}), refusal);
-  EXPECT_EQ(Load("mem", config, {{"1/model.py", "x"}, {"/1/model.py", "x"}}), refusal);
+  for (const auto& [given, files] :
+       std::vector<std::pair<std::optional<std::string>, std::map<std::string, std::string>>>{
+           {{}, {{"1/model.py", "x"}}},
+           {config, {{"1", "x"}, {"1/model.py", "x"}}},
+           {config, {{"1/model.py", "x"}, {"/1/model.py", "x"}}}}) {
+    EXPECT_TRUE(Load("m", given, files).message().starts_with(kFailedToPoll));
+  }
   EXPECT_EQ(Index(), "");
   EXPECT_TRUE(std::filesystem::is_empty(scratch_ / "tmp"));
 }

@@ -107,7 +107,7 @@ Result<std::optional<inference::ModelConfig>> SourceReader::ConfigOf(const LoadR
     return std::optional(std::move(config));
   }
   if (!options_.auto_complete) {
-    return NotFoundError("failed to open text file for read " + folder.path() +
+    return InternalError("failed to open text file for read " + folder.path() +
                          "/config.pbtxt: No such file or directory");
   }
   return std::optional<inference::ModelConfig>();

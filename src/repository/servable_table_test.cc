@@ -337,7 +337,7 @@ TEST_F(ServableTableTest, APipelineIsDueWhenWhatItUsesIsReplacedGoesOrComesBack)
 
 TEST_F(ServableTableTest, ANameIsThatOfOneKindUntilItIsNotWanted) {
   table_.Want({{"x", ServableKind::kModel}});
-  EXPECT_EQ(Index(), "");
+  EXPECT_EQ(Index(), "x");
   EXPECT_EQ(table_.KeptUses("x"), std::set<std::string>());
   EXPECT_FALSE(table_.CheckOwn("x", ServableKind::kGraph).ok());
   ServeOfConfig("x", 3);
