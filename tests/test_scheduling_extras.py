@@ -45,8 +45,8 @@ def reshaping(module_repository, module_serve):
         per_request("values = get(request, 'IN'); return respond(OUT=values, SHAPE=np.array(values.shape))"),
         config(
             "variable",
-            [("IN", "INT32", [-1, 4], "reshape { shape: [2, 2, -1] }")],
-            [("OUT", "INT32", [-1, 4], "reshape { shape: [2, 2, -1] }"), ("SHAPE", "INT64", [-1])],
+            [("IN", "INT32", [-1, 4], "reshape { shape: [-1, 2, 2] }")],
+            [("OUT", "INT32", [-1, 4], "reshape { shape: [-1, 2, 2] }"), ("SHAPE", "INT64", [-1])],
         ),
     )
     return module_serve(module_repository)
@@ -73,7 +73,7 @@ def test_variable_dimension_keeps_its_size(reshaping, connect):
     client = connect("http", reshaping)
     values = np.arange(12, dtype=np.int32).reshape(3, 4)
     result = client.infer("variable", {"IN": values})
-    assert result.as_numpy("SHAPE").tolist() == [2, 2, 3]
+    assert result.as_numpy("SHAPE").tolist() == [3, 2, 2]
     assert result.as_numpy("OUT").tolist() == values.tolist()
 
 
