@@ -121,7 +121,7 @@ TEST(OvmsOptions, SaysWhatIsWrongAndExitsAsAUsageError) {
   } cases[] = {
       {{"--config_path=c", "--model_name=m"}, "--model_name is a setting of one model"},
       {{"--config_path=c", "--port=0", "--rest_port=0"}, "--port and --rest_port are both off"},
-      {{"--config_path=c", "--rest_port=0", "--metrics_list=a"}, "required when metrics_list is provided"},
+      {{"--config_path=c", "--rest_port=8000", "--metrics_list=a"}, "required when metrics_list is provided"},
       {{"--config_path=c", "--port=9000", "--metrics_enable"}, "Missing rest_port parameter in server CLI"},
       {{"--model_name=m"}, "--model_name needs --model_path"},
       {{"--model_path=p"}, "--model_path needs --model_name"},
