@@ -98,7 +98,7 @@ def entries(files):
         models.entry("halves", models.save(models.identity((-1, 2), np.float16), files / "halves")),
         models.entry("large", models.save(models.identity((-1, 1 << 18)), files / "large"), nireq=2),
         stateful_entry("sum", running_sum_model(), files),
-        models.entry("broken", files / "any", shape="(1,2,3)"),
+        models.entry("broken", files / "mlp", shape="(1,7)"),
         models.entry("nowhere", files / "nowhere"),
     ]
 

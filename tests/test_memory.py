@@ -69,7 +69,7 @@ def server(module_repository, module_serve):
         module_repository,
         "spoiled",
         [
-            make,
+            ("maker", {"SIZE": "SIZE"}, {"A": "a"}),
             ("spoiler", {"A": "a"}, {"SUM": "SUM1"}),
             ("passer", {"A": "a"}, {"A": "passed"}),
             ("spoiler", {"A": "passed"}, {"SUM": "SUM2"}),
