@@ -373,7 +373,7 @@ def test_integers_and_texts_are_finite(repository, serve):
     repository.add_identity("text", "STRING")
     server = serve(repository)
     for model, kind in (("whole", "INT32"), ("text", "BYTES")):
-        said = '{"inputs":[{"name":"IN","shape":[1],"datatype":"%s","data":[NaN]}]}' % kind
+        said = f'{{"inputs":[{{"name":"IN","shape":[1],"datatype":"{kind}","data":[NaN]}}]}}'
         status, _, answer = server.request("POST", f"/v2/models/{model}/infer", said.encode())
         assert status >= 400
         assert b"Unable to parse 'data': attempt to access JSON non-" in answer

@@ -41,7 +41,8 @@ TEST(Program, RefusesWhatIsNoCommand) {
   EXPECT_THAT(RunBraid({}).err, StartsWith("braid: no command is given\n"));
   EXPECT_EQ(RunBraid({"frob"}).exit_code, 1);
   EXPECT_THAT(RunBraid({"frob"}).err, StartsWith("braid: unknown command 'frob'\n"));
-  EXPECT_THAT(RunBraid({"srve"}).err, StartsWith("braid: unknown command 'srve'; did you mean: braid serve\n"));
+  EXPECT_THAT(RunBraid({"srve"}).err,
+              StartsWith("braid: unknown command 'srve'; did you mean: braid serve\n"));
   EXPECT_THAT(RunBraid({"--model-repository=/m"}).err,
               HasSubstr("did you mean: braid serve --model-repository=/m"));
 }

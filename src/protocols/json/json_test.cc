@@ -39,7 +39,8 @@ TEST(Json, ReadsNumbersThatAreNotFinite) {
 
 TEST(Json, RefusesWhatIsNoNumberAllTheSame) {
   simdjson::dom::parser parser;
-  for (const char* text : {"[nan]", "[NaNs]", "[+Infinity]", "[1NaN]", "[Infinit]", "[NaN", "NaN", "{NaN:1}", "[-]"}) {
+  for (const char* text :
+       {"[nan]", "[NaNs]", "[+Infinity]", "[1NaN]", "[Infinit]", "[NaN", "NaN", "{NaN:1}", "[-]"}) {
     const auto root = ParseJsonCopy(parser, text);
     ASSERT_FALSE(root.ok()) << text;
     EXPECT_EQ(root.status().message().find("failed to parse the request JSON buffer: "), 0u) << root.status();
