@@ -209,6 +209,8 @@ def test_load_leaves_a_replica_that_is_slow(fleet, envoy):
         with busy(fleet, "one"):
             since = time.monotonic() + 1
             load.wait_for(50, since)
+            # Fifty requests may all go to the one that answered faster just now.
+            wait_until(lambda: {"two", "three"} <= set(load.between(since)), 30, "work for both others")
             assert set(load.between(since)) == {"two", "three"}
     assert not load.errors()
 
