@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 from harness import openvino_models as models
+from harness.access import access
 from harness.ensembles import ensemble, step
 from harness.ovms import OvmsServer
 from harness.pipelines import node, pipeline
@@ -311,16 +312,8 @@ def test_who_may_do_what(repository, serve, tmp_path):
     ensemble(
         repository, "hidden", [step("talks", {"IN": "X"}, {"OUT": "Y"})], [("X", "FP32", [1])], [("Y", "FP32", [1])]
     )
-    (tmp_path / "tokens").write_text(TOKENS)
-    (tmp_path / "tokens").chmod(0o600)
-    (tmp_path / "policy").write_text(json.dumps(POLICY))
-    server = serve(
-        repository,
-        "--model-control-mode=explicit",
-        "--load-model=*",
-        f"--token-file={tmp_path / 'tokens'}",
-        f"--policy-file={tmp_path / 'policy'}",
-    )
+    access_options = access(tmp_path, TOKENS, POLICY["rules"])
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=*", *access_options)
     for path in ("overview", "models", "models/talks/versions/1", "history", "log", "traces?model=talks"):
         status, headers, _ = server.request("GET", f"/console/api/{path}", address=server.metrics)
         assert (status, headers["WWW-Authenticate"]) == (401, "Bearer"), path

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import json
 import os
 import pathlib
 import queue
@@ -12,6 +11,7 @@ import threading
 
 import numpy as np
 import pytest
+from harness.access import access
 from harness.clients import Client
 from harness.gpus import Gpus, uuid
 from harness.repository import config, per_request
@@ -551,17 +551,12 @@ def test_a_server_that_stops_closes_what_it_has_open(gpus, repository, serve, co
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_region_needs_the_right_where_it_is_used(repository, serve, connect, user, gpus, tmp_path, protocol):
     repository.add_identity("identity")
-    (tmp_path / "tokens").write_text("reader r-token\noperator o-token\n")
-    (tmp_path / "tokens").chmod(0o600)
     rules = [
         {"identities": ["anonymous"], "apis": ["health"]},
         {"identities": ["reader"], "apis": ["inference"]},
         {"identities": ["operator"], "apis": ["*"]},
     ]
-    (tmp_path / "policy").write_text(json.dumps({"rules": rules}))
-    server = serve(
-        repository, f"--token-file={tmp_path / 'tokens'}", f"--policy-file={tmp_path / 'policy'}", env=gpus.env
-    )
+    server = serve(repository, *access(tmp_path, "reader r-token\noperator o-token\n", rules), env=gpus.env)
     memory = user.allocate(40)
     client = connect(protocol, server)
     operator, reader = ({"authorization": f"Bearer {name}-token"} for name in "or")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from harness.access import access
 from harness.ensembles import ensemble, step
 from harness.regions import Region
 from harness.repository import IDENTITY, config, per_request
@@ -17,14 +18,12 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 SIMPLE = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])])
 TOKENS = f"dev d-token\nreader r-token\noperator sha256:{hashlib.sha256(b'o-token').hexdigest()}\n"
-POLICY = {
-    "rules": [
-        {"identities": ["anonymous"], "apis": ["health"]},
-        {"identities": ["dev"], "apis": ["*"], "models": ["add_*"]},
-        {"identities": ["reader"], "apis": ["inference"]},
-        {"identities": ["operator"], "apis": ["*"]},
-    ]
-}
+RULES = [
+    {"identities": ["anonymous"], "apis": ["health"]},
+    {"identities": ["dev"], "apis": ["*"], "models": ["add_*"]},
+    {"identities": ["reader"], "apis": ["inference"]},
+    {"identities": ["operator"], "apis": ["*"]},
+]
 CLIENTS = {"http": triton_http, "grpc": triton_grpc}
 # What a model sees of the headers of its request.
 HEADERS = per_request(
@@ -40,20 +39,12 @@ def bearer(who):
 
 @pytest.fixture
 def guarded(repository, serve, tmp_path):
-    """guarded(*options) serves the repository in explicit mode to those of POLICY."""
+    """guarded(*options) serves the repository in explicit mode to those of RULES."""
 
     def start(*options, load=("*",)):
-        (tmp_path / "tokens").write_text(TOKENS)
-        (tmp_path / "tokens").chmod(0o600)
-        (tmp_path / "policy").write_text(json.dumps(POLICY))
-        return serve(
-            repository,
-            "--model-control-mode=explicit",
-            *(f"--load-model={name}" for name in load),
-            f"--token-file={tmp_path / 'tokens'}",
-            f"--policy-file={tmp_path / 'policy'}",
-            *options,
-        )
+        loads = (f"--load-model={name}" for name in load)
+        access_options = access(tmp_path, TOKENS, RULES)
+        return serve(repository, "--model-control-mode=explicit", *loads, *access_options, *options)
 
     return start
 
@@ -151,21 +142,13 @@ def test_models_behind_models_count(repository, guarded, protocol):
 def test_who_may_load_and_not_infer_makes_no_way_to_infer(repository, serve, tmp_path):
     for model in ["add_a", "other"]:
         repository.add(model, IDENTITY, SIMPLE)
-    (tmp_path / "tokens").write_text("loader l-token\n")
-    (tmp_path / "tokens").chmod(0o600)
     rules = [
         {"identities": ["anonymous"], "apis": ["health"]},
         {"identities": ["loader"], "apis": ["model-repository"]},
         {"identities": ["loader"], "apis": ["inference"], "models": ["add_*"]},
     ]
-    (tmp_path / "policy").write_text(json.dumps({"rules": rules}))
-    server = serve(
-        repository,
-        "--model-control-mode=explicit",
-        "--load-model=*",
-        f"--token-file={tmp_path / 'tokens'}",
-        f"--policy-file={tmp_path / 'policy'}",
-    )
+    access_options = access(tmp_path, "loader l-token\n", rules)
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=*", *access_options)
     error = manage(server, "http", "load", "add_a", "loader", {"config": over("add_a", "other")})
     assert error == "'loader' may not use the API 'inference' of model 'other'"
 

@@ -349,7 +349,7 @@ def test_without_the_store_steps_go_on_where_that_is_wanted(setting, redis):
         assert setting.ask(server, 7, 1) == 18
         assert setting.ask(server, 3, 2, start=True) == 3
         assert counted(server, "unconfirmed") == 2
-        # What is not here cannot be known.
+        # Without the store a replica knows its own sequences alone.
         assert refusal(setting, server, 1, 99)[0] == 503
         redis.signal(signal.SIGCONT)
         wait_until(lambda: counted(server, "unconfirmed") == 0, what="the store to have all")
@@ -422,7 +422,7 @@ def test_a_replica_that_is_cut_off_does_not_answer_from_an_old_state(setting, re
         wait_until(lambda: send(setting, one, 0, 3, start=True)[0] == 200, what="the store to be reached again")
         assert setting.ask(two, 7, 1) == 18
         assert setting.ask(one, 1, 1) == 19
-        # Of the other one nobody knew; it was done, or not.
+        # The other one was done, or not: no answer said so.
         assert setting.ask(one, 0, 2) in (5, 105)
 
 

@@ -101,8 +101,10 @@ int Serve(const CommandLine& line) {
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
     if (!line.options.loopback_only()) {
       std::cout << "           other machines reach it; --host 127.0.0.1 is for this machine alone\n";
+      const bool certified = (!line.options.allow_http || line.options.http_tls.mutual) &&
+                             (!line.options.allow_grpc || line.options.grpc_tls.mutual);
       if (line.options.access_files.tokens.empty() && line.options.access_files.policy.empty() &&
-          !line.options.http_tls.mutual) {
+          !certified) {
         BRAID_LOG_WARNING(log,
                           "every machine that reaches this one may use the server: no --token-file or "
                           "--policy-file says who");

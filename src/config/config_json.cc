@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace braid {
 namespace {
@@ -221,8 +222,7 @@ class Reader {
   Status Expected(const std::string& what) const { return Fault("expected " + what); }
 
   Status UnknownChoice(const Json& value, const EnumDescriptor& type) const {
-    std::string what =
-        "a value of " + type.name() + ", not " + value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string what = "a value of " + type.name() + ", not " + Shortened(DumpJson(value));
     if (!value.is_string()) return Expected(what);
     for (const char* head : {"TYPE_", "KIND_", "FORMAT_"}) {
       const std::string whole = head + value.get_ref<const std::string&>();

@@ -11,7 +11,8 @@ namespace braid {
 // Text in UTF-8 without control characters that is not blank. Errors: INVALID_ARGUMENT.
 Status CheckServableName(std::string_view name);
 
-// The same for a name that is also a folder's: neither "." nor "..", whatever blanks are around it, without '/', and with 255 bytes at most. Errors:
+// The same for a name that is also a folder's: neither "." nor "..", whatever blanks are around it, without '/', and with 255
+// bytes at most. Errors:
 // INVALID_ARGUMENT.
 Status CheckModelName(std::string_view name);
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/json.h"
 #include "config/ovms_config_parts.h"
 #include "config/ovms_values.h"
 
@@ -192,7 +193,7 @@ class ModelReader {
             findings_.faults.Add(JsonPath(JsonPath(path, device), name),
                                  "expected a text, a number, true or false");
     }
-    std::string text = devices.dump();
+    std::string text = DumpJson(devices);
     std::erase(text, '"');
     return text;
   }

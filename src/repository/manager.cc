@@ -141,7 +141,7 @@ class Manager::Impl {
   ConfigPipelines pipelines_;
   ModelFolders::Skipped skipped_;           // the start's, then the polling thread's
   std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
-  std::atomic<bool> knows_models_{false};   // the catalog has the names of what is to be loaded
+  std::atomic<bool> knows_models_{false};   // the catalog has the names of the models to load
 
   Mutex round_mutex_;  // held while everything of the config.json is looked at and loaded
   ConfigModels models_ BRAID_GUARDED_BY(round_mutex_);

@@ -60,8 +60,7 @@ class SourceReader {
                     ModelSource& source) const;
 
   // Whether a configuration that came with the request leaves what chooses code to the model's folder: backend, file that
-  // runs, environment, isolation. For servers whose clients may not bring files. Errors: UNSUPPORTED, with the field and both
-  // values.
+  // runs, environment, isolation. For servers whose clients may not bring files. Errors: UNSUPPORTED, with the field.
   Status CheckOverride(const LoadRequest& request) const;
 
   // What a model would use if it were loaded now. One that cannot be read uses nothing; its load says why.

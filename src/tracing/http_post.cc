@@ -8,7 +8,9 @@ namespace braid {
 
 Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const std::string whole(text);
-  if (whole.find('@') != std::string::npos)
+  const size_t scheme = whole.find("://");
+  const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
+  if (whole.substr(begin, whole.find('/', begin) - begin).find('@') != std::string::npos)
     return InvalidArgumentError("the collector's URL has a user or a password, which is not sent to it");
   if (text.starts_with("https://")) {
     return InvalidArgumentError("'" + whole +

@@ -1,6 +1,7 @@
 #include "backends/openvino/exposed_operations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <openvino/op/util/multi_subgraph_base.hpp>
 #include <set>
 #include <string_view>
@@ -22,15 +23,20 @@ const Taking kTaking[] = {
 // What comes out of these fits the tensor that went in.
 constexpr std::string_view kMaking[] = {"Constant", "NonMaxSuppression", "NonZero", "ShapeOf", "TopK"};
 
-bool ComesFromRequest(const ov::Output<ov::Node>& output, std::set<const ov::Node*>& seen) {
-  const ov::Node* const node = output.get_node();
-  if (!seen.insert(node).second) return false;
-  const std::string_view type = node->get_type_name();
-  if (type == "Parameter") return true;
-  if (std::ranges::find(kMaking, type) != std::end(kMaking)) return false;
-  const ov::OutputVector sources = node->input_values();
-  return std::ranges::any_of(
-      sources, [&](const ov::Output<ov::Node>& source) { return ComesFromRequest(source, seen); });
+// Without recursion: a model file says how long its chains of operations are.
+bool ComesFromRequest(const ov::Output<ov::Node>& output) {
+  std::set<const ov::Node*> seen;
+  ov::OutputVector ahead = {output};
+  while (!ahead.empty()) {
+    const ov::Node* const node = ahead.back().get_node();
+    ahead.pop_back();
+    if (!seen.insert(node).second) continue;
+    const std::string_view type = node->get_type_name();
+    if (type == "Parameter") return true;
+    if (std::ranges::find(kMaking, type) != std::end(kMaking)) continue;
+    std::ranges::copy(node->input_values(), std::back_inserter(ahead));
+  }
+  return false;
 }
 
 }  // namespace
@@ -46,8 +52,7 @@ std::string FindExposed(const ov::Model& model) {
     const auto* const row = std::ranges::find(kTaking, type, &Taking::type);
     if (row == std::end(kTaking)) continue;
     for (const size_t input : row->inputs) {
-      std::set<const ov::Node*> seen;
-      if (input < node->get_input_size() && ComesFromRequest(node->input_value(input), seen))
+      if (input < node->get_input_size() && ComesFromRequest(node->input_value(input)))
         return std::string(type) + " '" + node->get_friendly_name() + "'";
     }
   }

@@ -14,8 +14,8 @@
 namespace braid {
 
 // Adds inputs where the configuration names none, outputs likewise, and types and dims that it leaves out.
-// max_batch_size stays as it is: with one, the first dimension of every tensor is that of the batch. Errors: INVALID_ARGUMENT for tensors that cannot have
-// such a form.
+// max_batch_size stays as it is: with one, the first dimension of every tensor is that of the batch. Errors: INVALID_ARGUMENT for
+// tensors that cannot have such a form.
 Status CompleteTritonConfig(const ov::Model& model, const ModelNames& names, inference::ModelConfig& config);
 
 // Gives the tensors the names that the configuration has for them, lets batches be of any size up to

@@ -74,7 +74,7 @@ class AccessControl {
       : files_(std::move(files)), log_(log), table_(std::move(table)) {}
   static Result<std::shared_ptr<const AccessTable>> Read(const Files& files);
   Status Refuse(Refusal why, Status status);
-  // Of others on this machine who can read the tokens.
+  // Where other users of this machine can read the tokens.
   void WarnOfReaders() const;
 
   const Files files_;

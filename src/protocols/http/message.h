@@ -28,8 +28,8 @@ inline bool SameText(std::string_view a, std::string_view b) {
 // The value of a header field, without regard to the case of its name; nothing when it is not there.
 std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name);
 
-// What is wrong with a head that the parser took: with its Host, with what is there twice, with how it says where the body ends (RFC
-// 9112). "" for a good one.
+// The fault of a head that the parser took, by RFC 9112: its Host, a field that is repeated, or how it says where the body ends.
+// "" for a good one.
 std::string HeadFault(const HttpHead& head);
 
 // The method by which a request finds its route: GET for HEAD too, whose answer the server sends without its
