@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import threading
+import time
 
 import grpc
 import numpy as np
@@ -485,15 +486,20 @@ def test_a_worker_that_writes_all_over_shared_memory_harms_itself_alone(reposito
     server = serve(repository)
     client = connect("grpc", server)
     outcomes = {"answered": 0, "failed": 0}
+    seed = 0
+    deadline = time.monotonic() + 60
     with Bystander(server) as bystander:
-        for seed in range(12):
+        # Twelve may be over before the bystander has asked often, where other processes have the processors.
+        while seed < 12 or bystander.right <= 10:
+            assert time.monotonic() < deadline, bystander.right
+            seed += 1
             try:
                 client.infer("scribbler", {"IN": np.array([seed], np.float32)}, client_timeout=20)
                 outcomes["answered"] += 1
             except InferenceServerException as error:
                 assert "Deadline" not in str(error), error
                 outcomes["failed"] += 1
-    assert sum(outcomes.values()) == 12
+    assert sum(outcomes.values()) == seed >= 12
     assert outcomes["failed"] > 0, outcomes
     assert bystander.right > 10
     assert not bystander.wrong
