@@ -10,8 +10,8 @@ import urllib.request
 
 import yaml
 
+from harness.ports import free_port
 from harness.public_clients import environment, need
-from harness.redis import free_port
 from harness.server import BINARY
 from harness.waiting import wait_until
 

@@ -4,13 +4,8 @@ import socket
 import ssl
 import subprocess
 
+from harness.ports import free_port
 from harness.waiting import wait_until
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Redis:

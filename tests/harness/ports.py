@@ -1,0 +1,28 @@
+"""Ports for programs that cannot choose their own, such as a node of Redis Cluster."""
+
+import pathlib
+import random
+import socket
+
+_reservations = []
+
+
+def free_port():
+    """A port of the loopback interface that is the caller's until this process ends. It lies below the range from which the system
+    serves other sockets, and the name of an abstract socket keeps it from other tests that ask here."""
+    end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    first = 16_384 if end > 17_000 else 1_024
+    candidates = list(range(first, end))
+    random.shuffle(candidates)
+    for port in candidates:
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0braid-tests-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            reservation.close()
+            continue
+        _reservations.append(reservation)
+        return port
+    raise AssertionError(f"no port of {first} to {end - 1} is free")
