@@ -129,7 +129,8 @@ FAULTS = {
         ("error", 2, 25, "load", "Python model file not found"),
     ),
     "metrics": (
-        'backend: "python"\nmodel_metrics { metric_control { metric_identifier { family: "nothing" }\n'
+        'backend: "python"\nmodel_metrics { metric_control { metric_identifier { family: '
+        '"nv_inference_first_response_histogram_ms" }\n'
         "  histogram_options { buckets: [ 2, 1 ] } } }\n",
         ("error", 2, 1, "load", ""),
     ),

@@ -5,6 +5,7 @@ import socket
 import subprocess
 
 import pytest
+import tritonclient.grpc
 from harness.server import BINARY, ROOT
 
 
@@ -97,6 +98,33 @@ def test_port_in_use(repository, which):
         done = braid("serve", repository.path, "--host=127.0.0.1", *(f"--{n}-port={p}" for n, p in ports.items()))
     assert done.returncode != 0
     assert f"Socket '127.0.0.1:{port}' already in use" in done.stdout + done.stderr
+
+
+def test_each_of_several_addresses_is_served(repository, serve):
+    repository.add_identity("a")
+    both = "127.0.0.1, 127.0.0.2"
+    server = serve(repository, *(f"--{port}-address={both}" for port in ("http", "grpc", "metrics")))
+    for host in ("127.0.0.1", "127.0.0.2"):
+        port = server.http.rpartition(":")[2]
+        assert server.request("GET", "/v2/models/a/ready", address=f"{host}:{port}")[0] == 200
+        assert server.request("GET", "/metrics", address=f"{host}:{server.metrics.rpartition(':')[2]}")[0] == 200
+        address = f"{host}:{server.grpc.rpartition(':')[2]}"
+        with tritonclient.grpc.InferenceServerClient(address) as client:
+            assert client.is_server_live()
+    assert f"port {port} listens on 127.0.0.2 too" in server.log
+    assert "other machines reach it" not in server.stdout
+
+
+def test_the_address_that_is_in_use_is_named(repository):
+    repository.add_identity("a")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        options = ["--http-address=127.0.0.1,127.0.0.2", "--grpc-port=0", "--metrics-port=0", f"--http-port={port}"]
+        done = braid("serve", repository.path, *options)
+    assert done.returncode != 0
+    assert f"Socket '127.0.0.2:{port}' already in use" in done.stdout + done.stderr
 
 
 def test_python_that_is_not_there(repository):

@@ -125,6 +125,7 @@ def fill(repository):
     for name, kind, callee, memory, sends in (
         ("device-to-device", FIRST, "copier", "GPU", "device"),
         ("by-default", FIRST, "copier", "", "device"),
+        ("to-cpu", FIRST, "copier", "CPU", "device"),
         ("to-reader", FIRST, "reader", "GPU", "device"),
         ("from-host", FIRST, "copier", "GPU", "host"),
         ("cpu", "instance_group [ { kind: KIND_CPU } ]", "copier", "GPU", "host"),
@@ -208,7 +209,8 @@ def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
 @pytest.mark.parametrize(
     ("model", "where", "leaves"),
     [
-        ("by-default", [1, 0], 1),  # the answer comes to the machine's memory
+        ("by-default", [1, 1], 1),  # the answer stays on the device that made it, until the client gets it
+        ("to-cpu", [1, 0], 1),
         ("to-reader", [0, 1], 2),  # the input does, and so the answer is there, and comes back
         ("from-host", [0, 1], 1),
         ("elsewhere", [0, 0], 0),  # wanted on a device that there is not

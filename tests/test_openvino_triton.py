@@ -1,11 +1,16 @@
 """OpenVINO models in a Triton repository: found, completed, batched, and refused with what to do."""
 
+import json
+import re
+import subprocess
 import threading
 
 import numpy as np
 import openvino
 import pytest
 from harness.repository import config
+from harness.server import BINARY
+from harness.waiting import wait_until
 from onnx import TensorProto, helper
 from openvino import opset13 as ops
 from tritonclient.utils import InferenceServerException
@@ -42,6 +47,9 @@ def identity_bytes():
     x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
+
+
+SMALLER = r"model 'sum': OpenVINO's CPU device computes in a smaller type: INT64 'x' in INT32, INT64 'y' in INT32"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +94,28 @@ def test_positions_that_crash_openvino_cost_their_request_alone(server, client):
 
 def test_the_log_says_what_is_computed_in_a_smaller_type(server):
     server.wait_for_log(r"model 'plain' .*FP32 is computed in FP32")
-    server.wait_for_log(r"model 'sum' .*computed in a smaller type: INT64 'x' in INT32, INT64 'y' in INT32")
+    server.wait_for_log(SMALLER)
+
+
+@pytest.mark.parametrize("isolation", [(), ("--isolate=openvino",)])
+def test_models_that_are_computed_in_a_smaller_type_can_be_refused(repository, serve, connect, isolation):
+    repository.add("sum", None, None, files={"1/model.onnx": onnx_bytes(TensorProto.INT64)})
+    repository.add("twice", None, None, files={"1/model.onnx": onnx_bytes()})
+    server = serve(repository, "--allow-smaller-types=false", "--exit-on-error=false", *isolation, ready=False)
+    wait_until(lambda: server.json("GET", "/v2/models/twice/ready")[0] == 200, what="the other model")
+    assert server.json("GET", "/v2/models/sum/ready")[0] == 400
+    index = {each["name"]: each for each in server.json("POST", "/v2/repository/index", {})[1]}
+    assert re.search(f"{SMALLER}; the server was started with --allow-smaller-types=false$", index["sum"]["reason"])
+
+
+def test_the_check_names_what_is_computed_in_a_smaller_type(repository):
+    repository.add("sum", None, None, files={"1/model.onnx": onnx_bytes(TensorProto.INT64)})
+    command = [BINARY, "check", repository.path, "--format=json"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    [finding] = json.loads(done.stdout)["findings"]
+    assert (finding["level"], finding["rule"], finding["servable"]) == ("difference", "warning", "sum")
+    assert re.fullmatch(SMALLER, finding["message"])
 
 
 def test_the_log_says_who_runs_models_of_other_runtimes(server):

@@ -8,6 +8,7 @@ import pytest
 from harness.clients import strings
 from harness.ensembles import ensemble, step
 from harness.repository import config, per_request
+from harness.waiting import wait_until
 
 ROWS = [("IN", "FP32", [2])]
 OUT = [("OUT", "FP32", [2])]
@@ -291,11 +292,19 @@ def test_summaries_and_histograms(repository, serve, connect):
     assert values[f'{name}_bucket{{model="stream",version="1",le="5000"}}'] == 1
     assert values[f'{name}_bucket{{model="tuned",version="1",le="60000"}}'] == 1
     assert f'{name}_bucket{{model="tuned",version="1",le="100"}}' not in values
-    assert not any(key.startswith(name) and 'model="rows"' in key for key in values)
+    assert values[f'{name}_count{{model="rows",version="1"}}'] == 1
 
 
-def test_a_model_cannot_set_what_is_not_there(repository, serve):
-    extra = 'model_metrics { metric_control: [ { metric_identifier { family: "nv_speed" } } ] }'
-    repository.add_identity("rows", dims=[2], extra=extra)
+def test_a_model_cannot_set_what_is_not_there(repository, serve, connect):
+    first = "nv_inference_first_response_histogram_ms"
+    for name, family in (("rows", "nv_speed"), ("bare", first)):
+        extra = f'model_metrics {{ metric_control: [ {{ metric_identifier {{ family: "{family}" }} }} ] }}'
+        repository.add_identity(name, dims=[2], extra=extra)
     server = serve(repository, "--exit-on-error=false", ready=False)
     server.wait_for_log("nothing can be set for metric family 'nv_speed'")
+    server.wait_for_log(
+        f"model_metrics of model 'bare': histogram_options of metric family '{first}' must list 'buckets'"
+    )
+    client = connect("http", server)
+    wait_until(lambda: client.raw.is_model_ready("rows"), what="the model to be ready")
+    assert not client.raw.is_model_ready("bare")

@@ -21,6 +21,8 @@ std::string_view LevelName(Level level) {
 }
 
 void Findings::Add(Finding finding) {
+  // The advice follows behind a semicolon.
+  while (finding.message.ends_with(';') || finding.message.ends_with('\n')) finding.message.pop_back();
   const bool known = std::ranges::any_of(all_, [&finding](const Finding& other) {
     return std::tie(other.level, other.path, other.at, other.message) ==
            std::tie(finding.level, finding.path, finding.at, finding.message);

@@ -279,6 +279,8 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
       loaded.info.version = version;
       return makers.make_servable(std::move(loaded.info), std::move(loaded.model));
     }();
+    for (std::string& warning : trial_.TakeWarnings())
+      Add(entry, "", Level::kDifference, "warning", std::move(warning), model.name);
     if (servable.ok()) {
       trial_.catalog().Publish(*std::move(servable));
       continue;

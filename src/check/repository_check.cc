@@ -109,6 +109,7 @@ void RepositoryCheck::Load(Model& model) {
   NoteFolders(model, source->folder);
   auto folder = folders_.Open(model.name);
   auto plan = MakeLoadPlan(reader_, request, std::move(*source), trial_.log());
+  trial_.TakeWarnings();  // NoteFolders() has told them
   if (!plan.ok()) {
     failed_[model.name];
     // What is wrong with the text is told with its places.
@@ -196,6 +197,8 @@ Result<std::shared_ptr<Servable>> RepositoryCheck::LoadVersion(const Model& mode
     }
     return loader_.Load(plan.source, version, [](const std::string&) {});
   }();
+  for (std::string& warning : trial_.TakeWarnings())
+    Add(model, Level::kDifference, "warning", "", std::move(warning));
   if (loaded.ok()) return loaded;
   const Trial::Blame blame = trial_.TakeBlame();
   failed_[model.name] +=

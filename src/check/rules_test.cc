@@ -35,6 +35,13 @@ TEST(ModelRules, TellOnceOfAMessageWithoutEffect) {
   EXPECT_EQ(findings.all()[1].servable, "m");
 }
 
+TEST(Findings, AMessageLeavesTheSemicolonToTheAdvice) {
+  Findings findings;
+  findings.Add(
+      {Level::kError, "load", "m", {}, "version 1 is at UNAVAILABLE state: no luck;\n", "do", "", "n"});
+  EXPECT_EQ(findings.all().at(0).message, "version 1 is at UNAVAILABLE state: no luck");
+}
+
 TEST(ModelRules, DependOnWhatTheServerRunsWith) {
   const std::string text =
       "response_cache { enable: true }\ninstance_group { rate_limiter { resources { name: \"r\" count: 1 } } "

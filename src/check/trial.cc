@@ -27,13 +27,6 @@
 namespace braid::check {
 namespace {
 
-Logger::Options Silent() {
-  Logger::Options options;
-  options.info = options.warning = options.error = false;
-  options.file = "/dev/null";
-  return options;
-}
-
 // A model, or what takes its place, that nothing was started for.
 class TriedServable final : public Servable {
  public:
@@ -182,11 +175,11 @@ class Trial::PythonFiles final : public Backend {
   std::string environment_;  // of the model that is being tried
 };
 
-Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<Logger> log)
+Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log)
     : options_(options),
       import_(import),
-      owned_log_(std::move(log)),
-      log_(*owned_log_),
+      warnings_(std::move(log)),
+      log_(warnings_->logger()),
       gpus_(PlacementOf(FindGpus(options.min_supported_compute_capability).devices, options)),
       catalog_(options.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton) {}
 
@@ -198,10 +191,11 @@ Trial::~Trial() {
 }
 
 Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const ImportOptions& import) {
-  BRAID_ASSIGN_OR_RETURN(auto log, Logger::Create(Silent()));
+  BRAID_ASSIGN_OR_RETURN(auto log, WarningLog::Create());
   std::unique_ptr<Trial> trial(new Trial(options, import, std::move(log)));
   OpenVinoBackend::Options openvino;
   openvino.cpu_extension = options.cpu_extension;
+  openvino.smaller_types = options.smaller_types;
   openvino.cpu_stands_in = trial->gpus_.cpu_stands_in;
   BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create(openvino, trial->log_));
   trial->python_ = std::make_unique<PythonFiles>(*trial);
@@ -259,7 +253,7 @@ Result<std::shared_ptr<Servable>> Trial::MakeModel(ServableInfo info) {
     BRAID_ASSIGN_OR_RETURN(const BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   }
   blame_.field = "model_metrics";
-  BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_));
+  BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_, log_));
   blame_.field.clear();
   return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
 }

@@ -13,8 +13,8 @@
 
 #include "backends/openvino/openvino_backend.h"
 #include "base/elastic_threads.h"
-#include "base/log.h"
 #include "base/status.h"
+#include "base/warning_log.h"
 #include "check/import.h"
 #include "graph/registry.h"
 #include "mediapipe_graph/graph_servable.h"
@@ -40,6 +40,8 @@ class Trial {
 
   const ServerOptions& options() const { return options_; }
   Logger& log() { return log_; }
+  // The warnings of the server's own code since the last call: what would stand in its log.
+  std::vector<std::string> TakeWarnings() { return warnings_->Take(); }
   // What has been found good.
   Catalog& catalog() { return catalog_; }
   const graph::CalculatorRegistry& calculators() const { return *calculators_; }
@@ -72,7 +74,7 @@ class Trial {
 
  private:
   class PythonFiles;
-  Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<Logger> log);
+  Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log);
 
   Result<std::shared_ptr<Servable>> MakeModel(ServableInfo info);
   Result<std::shared_ptr<Servable>> MakeTriedEnsemble(
@@ -82,7 +84,7 @@ class Trial {
 
   const ServerOptions options_;
   const ImportOptions import_;
-  const std::unique_ptr<Logger> owned_log_;
+  const std::unique_ptr<WarningLog> warnings_;
   Logger& log_;
   const GpuPlacement gpus_;  // of Python models, on this machine
   Catalog catalog_;

@@ -50,6 +50,17 @@ void HideSecrets(int argc, const char* const* argv) {
   }
 }
 
+// The lines of a text, each escaped, those behind the first indented.
+std::string Lines(std::string_view text) {
+  std::string lines;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines += (begin == 0 ? "" : "\n  ") + EscapeForLog(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 int Serve(const CommandLine& line) {
   Logger::Options log_options;
   log_options.info = line.options.log_info;
@@ -94,7 +105,10 @@ int Serve(const CommandLine& line) {
   if (!loaded.ok() && line.options.exit_on_error) {
     log.Flush();
     std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - "
-              << EscapeForLog(loaded.message()) << '\n';
+              << Lines(loaded.message())
+              << "\n`braid check`, with the arguments of this `braid serve`, says more; with "
+                 "--exit-on-error=false the "
+                 "other models are served\n";
     exit_code = 1;
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';

@@ -1,5 +1,6 @@
 #include "config/model_config.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "base/nearest_name.h"
 #include "config/field_fault.h"
 #include "config/folder.h"
 #include "config/guess_backend.h"
@@ -25,9 +27,24 @@ constexpr int kMaxNesting = 64;
 constexpr int kMaxReportedErrors = 10;
 // More instances than this is a slip of the pen: each is a process.
 constexpr int64_t kMaxInstances = 1024;
-// The scheduler keeps a queue a level.
-constexpr uint64_t kMaxPriorityLevels = 1024;
+constexpr uint64_t kMaxPriorityLevels = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kDefaultSequenceIdleUs = 1000000;
+
+// What the author of an unknown field may have meant; empty where protobuf's message is about something else.
+std::string NearestField(const std::string& message) {
+  constexpr std::string_view kType = "Message type \"";
+  constexpr std::string_view kField = "\" has no field named \"";
+  const size_t middle = message.find(kField);
+  if (!message.starts_with(kType) || middle == std::string::npos) return "";
+  const size_t field = middle + kField.size();
+  const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
+      message.substr(kType.size(), middle - kType.size()));
+  if (type == nullptr) return "";
+  const std::string name = message.substr(field, message.find('"', field) - field);
+  NearestName nearest(name);
+  for (int i = 0; i < type->field_count(); ++i) nearest.Offer(type->field(i)->name());
+  return nearest.name().empty() ? "" : " Did you mean '" + nearest.name() + "'?";
+}
 
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
@@ -37,7 +54,8 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     if (++count_ > kMaxReportedErrors) return;
     if (!text_.empty()) text_ += "; ";
-    text_ += file_name_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message;
+    text_ += file_name_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message +
+             NearestField(message);
   }
   void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 

@@ -35,6 +35,11 @@ TEST(ParseConfigText, SaysFileLineAndColumnOfAnUnknownField) {
   EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(config.status().message(),
             "repo/m/config.pbtxt:2:6: Message type \"inference.ModelConfig\" has no field named \"foo\".");
+  EXPECT_EQ(
+      ParseConfigText("inputs [ { name: 'A' } ]", "f").status().message(),
+      "f:1:8: Message type \"inference.ModelConfig\" has no field named \"inputs\". Did you mean 'input'?");
+  EXPECT_EQ(ParseConfigText("input [ { nam: 'A' } ]", "f").status().message(),
+            "f:1:14: Message type \"inference.ModelInput\" has no field named \"nam\". Did you mean 'name'?");
 }
 
 TEST(ParseConfigText, SaysWhatWasExpected) {
@@ -230,8 +235,10 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 2 default_priority_level: 1 "
               "priority_queue_policy { key: 5 value {} } }",
               "priority queue policy must have priority level in range [1, 2] for m"},
-        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 1000000000 default_priority_level: 1 }",
-              "priority levels must be at most 1024 for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 4294967296 default_priority_level: 1 }",
+              "priority levels must be at most 4294967295 for m"},
+        Fault{"max_batch_size: 4 dynamic_batching { priority_levels: 4294967295 default_priority_level: 9 }",
+              ""},
         Fault{"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
               "Only one priority level is allowed when 'preserve_ordering' is true for m"},
         Fault{"dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",

@@ -152,6 +152,8 @@ TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
       {R"j("layout": "N......")j", "/layout: 'N......' is no layout"},
       {R"j("precision": "FP33")j", "/precision: 'FP33' is no precision"},
       {R"j("color_format": "PINK")j", "/color_format: 'PINK' is no color format"},
+      {R"j("color_format": "NV12_2:RGB")j",
+       "/color_format: color format 'NV12_2:RGB' is not supported: it makes"},
       {R"j("mean": "1,x")j", "/mean: '1,x' is no list of numbers"},
       {R"j("scale": 0)j", "/scale: a scale of 0"},
       {R"j("base_path": "s3://bucket/m")j", "/base_path: 's3://bucket/m' is remote"},

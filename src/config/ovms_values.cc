@@ -141,6 +141,13 @@ Result<std::string> ParseOvmsColorFormat(std::string_view text) {
   static const std::set<std::string_view> known = {"RGB", "BGR", "GRAY", "NV12", "I420"};
   std::string plain = Capitals(text);
   const auto parts = Split(plain, ':');
+  if (std::ranges::any_of(parts,
+                          [](std::string_view part) { return part == "NV12_2" || part == "I420_3"; })) {
+    return UnsupportedError(
+        "color format '" + plain +
+        "' is not supported: it makes an input of each plane; NV12 and I420 take the planes one "
+        "behind the other in one input");
+  }
   if (parts.size() > 2 ||
       !std::all_of(parts.begin(), parts.end(), [](std::string_view part) { return known.contains(part); })) {
     return NoSuch("color format", text,

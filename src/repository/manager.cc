@@ -210,9 +210,13 @@ Status Manager::Impl::Start(Status& loaded) {
     Run(steps);
     Findings findings;
     if (options_.config) FinishConfig(true, true, findings);
+    std::string failed;
     for (const auto& [name, status] : outcome) {
-      if (!status.ok() && !table_.Serves(name)) loaded = InternalError(kNotAllLoaded);
+      if (status.ok() || table_.Serves(name)) continue;
+      failed += "\n" + status.message();
+      if (failed.ends_with('\n')) failed.pop_back();
     }
+    if (!failed.empty()) loaded = InternalError(kNotAllLoaded + failed);
   }
   drains_.Reap();
   BRAID_RETURN_IF_ERROR(life_.Serve());
@@ -503,6 +507,11 @@ Result<bool> Manager::Impl::Reload() {
   if (!findings.unreadable.ok()) return findings.unreadable.WithMessage(kUnreadable);
   if (!findings.config.ok()) return findings.config.WithMessage(kConfigFailed);
   if (!findings.versions.ok()) return findings.versions.WithMessage(kVersionsFailed);
+  const int64_t deadline_ns = SteadyNowNs() + options_.config->retire_wait_ns;
+  // In short steps, so that the end of the server is seen.
+  for (int64_t now_ns = SteadyNowNs(); now_ns < deadline_ns && !life_.exiting(); now_ns = SteadyNowNs()) {
+    if (table_.AwaitDrains(std::min(now_ns + kSecondNs / 10, deadline_ns))) break;
+  }
   return findings.changed;
 }
 

@@ -50,8 +50,8 @@ class Manager final : public ModelControl, public ConfigControl {
   // Loads everything that is wanted, and begins to serve and to poll; blocks until every load has ended.
   // Called once. `loaded` is what has become of the model folders: INVALID_ARGUMENT for options that make no
   // sense, INTERNAL or NOT_FOUND for a repository that cannot be read (no folder is served then), INTERNAL
-  // "failed to load all models" when at least one failed (the others are served; the caller decides whether
-  // to go on). Errors: a config.json that cannot be read or is not valid; nothing is loaded then. A servable
+  // "failed to load all models" and a line for each that failed, when at least one failed (the others are served; the
+  // caller decides whether to go on). Errors: a config.json that cannot be read or is not valid; nothing is loaded then. A servable
   // of it that does not load is no error.
   Status Start(Status& loaded);
   // Stops to take loads, waits for requests in flight, then stops everything, all until `deadline_ns`

@@ -67,6 +67,7 @@ class ManagerConfigTest : public ::testing::Test {
   ManagerConfigTest() : makers_(catalog_) {
     options_.config_path = scratch_ / "config.json";
     options_.poll_seconds = 0;
+    options_.retire_wait_ns = 0;
     log_.set_enabled(LogLevel::kInfo, false);
     log_.set_enabled(LogLevel::kWarning, false);
     log_.set_enabled(LogLevel::kError, false);
@@ -620,6 +621,22 @@ TEST_F(ManagerConfigTest, AVersionStopsWhenItsLastRequestHasLeft) {
   handle = NotFoundError("left");
   AwaitIndex("a:1 UNAVAILABLE");
   AwaitCount("stop a:1", 1);
+}
+
+TEST_F(ManagerConfigTest, AReloadWaitsForTheRequestsOfWhatItRetires) {
+  AddVersion("a", "1");
+  options_.retire_wait_ns = 60 * kSecondNs;
+  StartWith({.models = {Model("a")}});
+  CatalogReader reader(catalog_);
+  auto handle = reader.Find("a", -1);
+  ASSERT_TRUE(handle.ok());
+  std::thread reload([&] {
+    EXPECT_TRUE(*Reload({}));
+    EXPECT_EQ(Index(), "a:1 UNAVAILABLE");
+  });
+  AwaitIndex("a:1 UNLOADING");
+  handle = NotFoundError("left");
+  reload.join();
 }
 
 TEST_F(ManagerConfigTest, ShutdownStopsEverythingOnce) {

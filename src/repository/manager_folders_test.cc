@@ -294,7 +294,12 @@ TEST_F(ManagerFoldersTest, OneFailureTakesNoOtherDown) {
   factory_.set_before([](const ServableInfo& info, const ModelLocation&, const FakeFactory::Progress&) {
     return info.name == "bad" ? InternalError("RuntimeError: boom") : OkStatus();
   });
-  EXPECT_EQ(Start(), InternalError("failed to load all models"));
+  EXPECT_EQ(Start(),
+            InternalError(
+                "failed to load all models\nload failed for model 'bad': version 1 is at UNAVAILABLE state: "
+                "Internal: RuntimeError: boom;\nfailed to load 'syntax', failed to poll from model "
+                "repository: config.pbtxt:1:4: Message type \"inference.ModelConfig\" has no field named "
+                "\"foo\"."));
   EXPECT_EQ(Index(), "bad:1 UNAVAILABLE Internal: RuntimeError: boom, good:1 READY, syntax");
   EXPECT_TRUE(manager_->serving());
   EXPECT_FALSE(manager_->server_ready());

@@ -46,6 +46,8 @@ struct ConfigOptions {
   std::optional<OvmsModelConfig> single_model;
   // How often the file and the version folders are looked at; 0: only on demand.
   int poll_seconds = 1;
+  // How long the answer to a reload waits for the requests of what it retires.
+  int64_t retire_wait_ns = int64_t{30} * 1'000'000'000;
   // Whether the files of graphs are looked at then, too; else they are at reloads alone.
   bool watch_graph_files = false;
 };

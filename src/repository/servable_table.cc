@@ -1,6 +1,7 @@
 #include "repository/servable_table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include "base/clock.h"
@@ -399,6 +400,24 @@ void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t 
   all.erase(draining);
   SetState(name, entry->second, version, VersionState::kUnavailable, "unloaded");
   ForgetIfGone(name);
+  drained_.NotifyAll();
+}
+
+bool ServableTable::DrainsLocked() const {
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.draining.empty()) return true;
+  }
+  return false;
+}
+
+bool ServableTable::AwaitDrains(int64_t deadline_ns) const {
+  MutexLock lock(mutex_);
+  while (DrainsLocked()) {
+    const int64_t left_ns = deadline_ns - SteadyNowNs();
+    if (left_ns <= 0) return false;
+    drained_.WaitFor(mutex_, std::chrono::nanoseconds(left_ns));
+  }
+  return true;
 }
 
 void ServableTable::Close() {

@@ -134,6 +134,8 @@ class ServableTable {
   // Closes their gates; each is stopped when its last request has left, and what was retired is reported as
   // unloaded then.
   void Drain(Leaving leaving);
+  // Waits until nothing that was retired drains. False when that takes past `deadline_ns`.
+  bool AwaitDrains(int64_t deadline_ns) const;
   // From now on nothing new serves.
   void Close();
   bool closed() const;
@@ -222,6 +224,7 @@ class ServableTable {
                 const std::string& reason) BRAID_REQUIRES(mutex_);
   void EndDrain(const std::string& name, int64_t version, uint64_t ticket);
   bool IsOfConfigLocked(const std::string& name) const BRAID_REQUIRES(mutex_);
+  bool DrainsLocked() const BRAID_REQUIRES(mutex_);
   bool AwaitsConfig(const std::string& ensemble) const BRAID_REQUIRES(mutex_);
   DependencyGraph::BuildOf Builds() const BRAID_REQUIRES(mutex_);
 
@@ -230,6 +233,7 @@ class ServableTable {
   Logger& log_;
 
   mutable Mutex mutex_;
+  mutable CondVar drained_;
   bool closed_ BRAID_GUARDED_BY(mutex_) = false;
   std::map<std::string, Entry> entries_ BRAID_GUARDED_BY(mutex_);
   DependencyGraph graph_ BRAID_GUARDED_BY(mutex_);

@@ -8,8 +8,7 @@
 namespace braid {
 namespace {
 
-// Each level costs memory and a look whenever a batch is made.
-constexpr uint64_t kMostLevels = 1024;
+constexpr uint64_t kMostLevels = std::numeric_limits<uint32_t>::max();
 
 QueuePolicy FromConfig(const inference::ModelQueuePolicy& config) {
   QueuePolicy policy;
@@ -61,16 +60,17 @@ Result<BatchingPolicy> BatchingPolicyFromConfig(const inference::ModelConfig& co
     return InvalidArgumentError("default_priority_level must be in range [1, " + std::to_string(levels) +
                                 "] for " + config.name());
   }
-  policy.levels.assign(std::max<uint64_t>(levels, 1), FromConfig(batching.default_queue_policy()));
-  policy.default_level = levels == 0 ? 0 : batching.default_priority_level() - 1;
+  policy.level_count = static_cast<uint32_t>(std::max<uint64_t>(levels, 1));
+  policy.default_level = levels == 0 ? 0 : static_cast<uint32_t>(batching.default_priority_level() - 1);
+  policy.default_policy = FromConfig(batching.default_queue_policy());
   for (const auto& [level, queue_policy] : batching.priority_queue_policy()) {
     if (level == 0 || level > levels) {
       return InvalidArgumentError("priority_queue_policy names level " + std::to_string(level) +
                                   ", which is not within priority_levels, for " + config.name());
     }
-    policy.levels[level - 1] = FromConfig(queue_policy);
+    policy.level_policies[static_cast<uint32_t>(level - 1)] = FromConfig(queue_policy);
   }
-  policy.hands_ahead = policy.levels.size() == 1 && !Limits(policy.levels.front());
+  policy.hands_ahead = policy.level_count == 1 && !Limits(policy.PolicyOf(0));
   return policy;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "base/status.h"
@@ -29,14 +30,19 @@ struct BatchingPolicy {
   std::vector<int64_t> preferred_sizes;  // ascending, within 1..max_batch_size
   int64_t max_delay_ns = 0;
   bool preserve_ordering = false;
-  // One a priority level, the highest first; never empty.
-  std::vector<QueuePolicy> levels = {QueuePolicy{}};
-  // The level, as an index, of requests that name none.
-  size_t default_level = 0;
+  // Priority levels, by index: 0 is the highest.
+  uint32_t level_count = 1;
+  uint32_t default_level = 0;  // of requests that name none
+  QueuePolicy default_policy;
+  std::map<uint32_t, QueuePolicy> level_policies;  // of the levels with a policy of their own
   // Whether a busy instance is given its next executions ahead, where they wait outside the queue. Not so
   // when the queue has time-outs, bounds or levels, which hold for what waits in it alone.
   bool hands_ahead = true;
 
+  const QueuePolicy& PolicyOf(uint32_t level) const {
+    const auto found = level_policies.find(level);
+    return found == level_policies.end() ? default_policy : found->second;
+  }
   bool one_request_each() const { return !dynamic || max_batch_size <= 0; }
 };
 

@@ -20,7 +20,7 @@ TEST(BatchingPolicy, IsOneRequestEachByDefault) {
   auto policy = BatchingPolicyFromConfig(Config());
   ASSERT_TRUE(policy.ok());
   EXPECT_TRUE(policy->one_request_each());
-  EXPECT_EQ(policy->levels.size(), 1u);
+  EXPECT_EQ(policy->level_count, 1u);
 }
 
 TEST(BatchingPolicy, ReadsAllFields) {
@@ -44,13 +44,13 @@ TEST(BatchingPolicy, ReadsAllFields) {
   EXPECT_EQ(policy->max_delay_ns, 100'000);
   EXPECT_TRUE(policy->preserve_ordering);
   EXPECT_EQ(policy->default_level, 1u);
-  ASSERT_EQ(policy->levels.size(), 3u);
-  EXPECT_EQ(policy->levels[0].max_queue_size, 7);
-  EXPECT_FALSE(policy->levels[0].delay_on_timeout);
-  EXPECT_EQ(policy->levels[2].max_queue_size, 0);
-  EXPECT_EQ(policy->levels[2].default_timeout_ns, 5000);
-  EXPECT_TRUE(policy->levels[2].delay_on_timeout);
-  EXPECT_TRUE(policy->levels[2].allow_timeout_override);
+  ASSERT_EQ(policy->level_count, 3u);
+  EXPECT_EQ(policy->PolicyOf(0).max_queue_size, 7);
+  EXPECT_FALSE(policy->PolicyOf(0).delay_on_timeout);
+  EXPECT_EQ(policy->PolicyOf(2).max_queue_size, 0);
+  EXPECT_EQ(policy->PolicyOf(2).default_timeout_ns, 5000);
+  EXPECT_TRUE(policy->PolicyOf(2).delay_on_timeout);
+  EXPECT_TRUE(policy->PolicyOf(2).allow_timeout_override);
 }
 
 TEST(BatchingPolicy, HandsNothingAheadWhereTheQueueHasRules) {

@@ -8,16 +8,29 @@
 namespace braid {
 
 RequestQueue::RequestQueue(const BatchingPolicy& policy, size_t max_size, std::string model_name)
-    : max_size_(max_size), model_name_(std::move(model_name)), default_level_(policy.default_level) {
-  BRAID_CHECK(!policy.levels.empty() && policy.default_level < policy.levels.size());
-  for (const QueuePolicy& level : policy.levels) levels_.push_back({level, {}, {}, 0});
+    : max_size_(max_size), model_name_(std::move(model_name)), policy_(policy) {
+  BRAID_CHECK(policy.default_level < policy.level_count);
 }
 
 RequestQueue::~RequestQueue() { BRAID_CHECK(empty()); }
 
-size_t RequestQueue::LevelOf(const InferenceRequest& request) const {
+uint32_t RequestQueue::LevelOf(const InferenceRequest& request) const {
   // 1 is the highest; 0 names none, and neither does what is beyond the levels.
-  return request.priority == 0 || request.priority > levels_.size() ? default_level_ : request.priority - 1;
+  return request.priority == 0 || request.priority > policy_.level_count
+             ? policy_.default_level
+             : static_cast<uint32_t>(request.priority - 1);
+}
+
+RequestQueue::Level& RequestQueue::LevelAt(uint32_t index) {
+  const auto found = levels_.find(index);
+  if (found != levels_.end()) return found->second;
+  return levels_.emplace(index, Level{&policy_.PolicyOf(index), {}, {}, 0}).first->second;
+}
+
+void RequestQueue::DropIfIdle(uint32_t index) {
+  if (levels_.size() <= kMostIdleLevels) return;
+  const auto found = levels_.find(index);
+  if (found != levels_.end() && found->second.size == 0) levels_.erase(found);
 }
 
 int64_t RequestQueue::DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy,
@@ -33,12 +46,13 @@ int64_t RequestQueue::DeadlineOf(const InferenceRequest& request, const QueuePol
 }
 
 Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t now_ns) {
-  const size_t index = LevelOf(*request);
-  Level& level = levels_[index];
-  if (level.policy.max_queue_size > 0 && level.size >= level.policy.max_queue_size) {
+  const uint32_t index = LevelOf(*request);
+  Level& level = LevelAt(index);
+  if (level.policy->max_queue_size > 0 && level.size >= level.policy->max_queue_size) {
     return UnavailableError(RequestPrefix(*request) + "Exceeds maximum queue size");
   }
   if (size_ >= max_size_) {
+    DropIfIdle(index);
     return UnavailableError(
         RequestPrefix(*request) + "Exceeds maximum queue size: " + std::to_string(max_size_) +
         " requests wait for model '" + model_name_ +
@@ -46,7 +60,7 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
         "max_queue_size of its queue policy");
   }
   SchedulerNotes& notes = request->scheduling;
-  notes.level = static_cast<uint16_t>(index);
+  notes.level = index;
   notes.queued = true;
   notes.delayed = false;
   // User code waits from when it has made the call until it has the answer. The way back is not known yet: it
@@ -55,7 +69,7 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   const int64_t way_ns =
       request->call_chain != nullptr ? std::max<int64_t>(now_ns - request->start_ns, 0) : 0;
   const int64_t since_ns = now_ns - way_ns - std::min(way_ns, kLongestWayBackNs);
-  notes.deadline_ns = DeadlineOf(*request, level.policy, since_ns);
+  notes.deadline_ns = DeadlineOf(*request, *level.policy, since_ns);
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
   level.waiting.Append(std::move(request));
   ++level.size;
@@ -65,20 +79,21 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
 
 void RequestQueue::PushFront(std::unique_ptr<InferenceRequest> request) {
   SchedulerNotes& notes = request->scheduling;
-  BRAID_CHECK(!notes.queued && notes.level < levels_.size());
+  BRAID_CHECK(!notes.queued && notes.level < policy_.level_count);
   notes.queued = true;
   notes.delayed = false;
   if (notes.deadline_ns != INT64_MAX) AddDeadline(*request);
-  Level& level = levels_[notes.level];
+  Level& level = LevelAt(notes.level);
   level.waiting.Prepend(std::move(request));
   ++level.size;
   ++size_;
 }
 
-const InferenceRequest* RequestQueue::FirstFrom(size_t level) const {
-  for (; level < levels_.size(); ++level) {
-    if (!levels_[level].waiting.empty()) return levels_[level].waiting.first();
-    if (!levels_[level].delayed.empty()) return levels_[level].delayed.first();
+const InferenceRequest* RequestQueue::FirstFrom(uint64_t level) const {
+  if (level >= policy_.level_count) return nullptr;
+  for (auto at = levels_.lower_bound(static_cast<uint32_t>(level)); at != levels_.end(); ++at) {
+    if (!at->second.waiting.empty()) return at->second.waiting.first();
+    if (!at->second.delayed.empty()) return at->second.delayed.first();
   }
   return nullptr;
 }
@@ -86,9 +101,9 @@ const InferenceRequest* RequestQueue::FirstFrom(size_t level) const {
 const InferenceRequest* RequestQueue::After(const InferenceRequest& request) const {
   const SchedulerNotes& notes = request.scheduling;
   if (notes.next != nullptr) return notes.next;
-  const Level& level = levels_[notes.level];
+  const Level& level = levels_.at(notes.level);
   if (!notes.delayed && !level.delayed.empty()) return level.delayed.first();
-  return FirstFrom(notes.level + 1);
+  return FirstFrom(uint64_t{notes.level} + 1);
 }
 
 std::unique_ptr<InferenceRequest> RequestQueue::PopFront() {
@@ -105,16 +120,17 @@ std::unique_ptr<InferenceRequest> RequestQueue::Remove(InferenceRequest& request
   std::unique_ptr<InferenceRequest> removed = ListOf(request).Remove(request);
   notes.queued = false;
   notes.waiting_call.reset();
-  --levels_[notes.level].size;
+  --levels_.at(notes.level).size;
   --size_;
+  DropIfIdle(notes.level);
   return removed;
 }
 
 void RequestQueue::Expire(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& rejected) {
   while (next_deadline_ns() <= now_ns) {
     InferenceRequest& request = *deadlines_[0];
-    Level& level = levels_[request.scheduling.level];
-    if (!level.policy.delay_on_timeout) {
+    Level& level = levels_.at(request.scheduling.level);
+    if (!level.policy->delay_on_timeout) {
       rejected.push_back(Remove(request));
       continue;
     }
@@ -126,7 +142,7 @@ void RequestQueue::Expire(int64_t now_ns, std::vector<std::unique_ptr<InferenceR
 }
 
 RequestList& RequestQueue::ListOf(const InferenceRequest& request) {
-  Level& level = levels_[request.scheduling.level];
+  Level& level = levels_.at(request.scheduling.level);
   return request.scheduling.delayed ? level.delayed : level.waiting;
 }
 

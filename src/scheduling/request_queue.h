@@ -1,12 +1,13 @@
 // The requests of one model that wait: bounded, by priority, with the time-outs of the queue policy.
 //
 // Requests leave the highest level first, within a level in the order of their arrival, and those whose time
-// is over under a policy that delays them after the others of their level. Nothing allocates but the list of
-// deadlines, and that only for requests that have one. Not synchronised: the scheduler's lock guards it, and
-// the notes in the requests.
+// is over under a policy that delays them after the others of their level. Two things allocate: the list of
+// deadlines, for requests that have one, and a level that a request is the first to name. Not synchronised: the
+// scheduler's lock guards it, and the notes in the requests.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,16 +59,21 @@ class RequestQueue {
   bool empty() const { return size_ == 0; }
 
  private:
+  static constexpr size_t kMostIdleLevels = 1024;
+
   struct Level {
-    QueuePolicy policy;
+    const QueuePolicy* policy;  // of policy_
     RequestList waiting;
     RequestList delayed;
     int64_t size = 0;
   };
 
-  size_t LevelOf(const InferenceRequest& request) const;
+  uint32_t LevelOf(const InferenceRequest& request) const;
+  // Made when a request first names it.
+  Level& LevelAt(uint32_t index);
+  void DropIfIdle(uint32_t index);
   int64_t DeadlineOf(const InferenceRequest& request, const QueuePolicy& policy, int64_t since_ns) const;
-  const InferenceRequest* FirstFrom(size_t level) const;
+  const InferenceRequest* FirstFrom(uint64_t level) const;
   RequestList& ListOf(const InferenceRequest& request);
 
   // A binary heap, the earliest deadline first. Each request knows its place in it, so that it can leave at
@@ -80,8 +86,9 @@ class RequestQueue {
 
   const size_t max_size_;
   const std::string model_name_;
-  const size_t default_level_;
-  std::vector<Level> levels_;
+  const BatchingPolicy policy_;
+  // Levels that requests have named; those beyond kMostIdleLevels are kept while requests wait in them.
+  std::map<uint32_t, Level> levels_;
   std::vector<InferenceRequest*> deadlines_;
   size_t size_ = 0;
 };

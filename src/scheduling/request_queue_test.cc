@@ -35,9 +35,10 @@ std::string Drain(RequestQueue& queue) {
   return left;
 }
 
-BatchingPolicy Levels(size_t count, size_t default_level, QueuePolicy policy = {}) {
+BatchingPolicy Levels(uint32_t count, uint32_t default_level, QueuePolicy policy = {}) {
   BatchingPolicy batching;
-  batching.levels.assign(count, policy);
+  batching.level_count = count;
+  batching.default_policy = policy;
   batching.default_level = default_level;
   return batching;
 }
@@ -58,6 +59,23 @@ TEST(RequestQueue, GivesHigherLevelsFirst) {
   Push(queue, "d", 0, 99);  // beyond the levels: the default
   Push(queue, "e", 0, 2);
   EXPECT_EQ(Drain(queue), "cbdea");
+}
+
+TEST(RequestQueue, AnyNumberOfLevelsCostsNoMoreThanTheRequests) {
+  BatchingPolicy policy = Levels(UINT32_MAX, UINT32_MAX - 1);
+  policy.level_policies[4] = {.max_queue_size = 1};
+  RequestQueue queue(policy, 5000, "m");
+  Push(queue, "z");
+  Push(queue, "y", 0, UINT32_MAX - 1);
+  Push(queue, "a", 0, 5);
+  auto second = Request("b", 5, 0);
+  EXPECT_FALSE(queue.Push(second, 0).ok());
+  EXPECT_EQ(Drain(queue), "ayz");
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t priority = 4000; priority > 0; --priority) Push(queue, "", 0, priority);
+    uint64_t expected = 0;
+    while (!queue.empty()) ASSERT_EQ(queue.PopFront()->priority, ++expected);
+  }
 }
 
 TEST(RequestQueue, PutsBackInFront) {

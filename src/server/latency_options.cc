@@ -22,17 +22,25 @@ bool ParseShare(std::string_view text, double& share) {
 
 }  // namespace
 
-Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options) {
+Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options,
+                                         Logger& log) {
   LatencyOptions latency;
   if (options.summary_latencies) latency.quantiles = options.summary_quantiles;
   if (options.histogram_latencies) latency.first_response_bounds_ms = {100, 500, 2000, 5000};
+  latency.one_response = !info.decoupled;
   if (info.config == nullptr) return latency;
   for (const auto& control : info.config->model_metrics().metric_control()) {
     const std::string& family = control.metric_identifier().family();
     if (family != kFirstResponse) {
-      return InvalidArgumentError(
-          fmt::format("model_metrics of model '{}': nothing can be set for metric family '{}', only for '{}'",
-                      info.name, family, kFirstResponse));
+      BRAID_LOG_WARNING(
+          log, "model_metrics of model '{}': nothing can be set for metric family '{}', only for '{}'",
+          info.name, family, kFirstResponse);
+      continue;
+    }
+    if (control.histogram_options().buckets().empty()) {
+      return InvalidArgumentError(fmt::format(
+          "model_metrics of model '{}': histogram_options of metric family '{}' must list 'buckets'",
+          info.name, family));
     }
     const auto& buckets = control.histogram_options().buckets();
     for (int i = 0; i < buckets.size(); ++i) {
@@ -42,7 +50,7 @@ Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerO
             info.name));
       }
     }
-    if (options.histogram_latencies && !buckets.empty()) {
+    if (options.histogram_latencies) {
       latency.first_response_bounds_ms.assign(buckets.begin(), buckets.end());
     }
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "server/options.h"
 #include "serving/latency.h"
@@ -13,8 +14,8 @@
 
 namespace braid {
 
-// Errors: INVALID_ARGUMENT for a model_metrics that cannot be.
-Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options);
+// Warns of metric families that no model can set. Errors: INVALID_ARGUMENT for a model_metrics that cannot be.
+Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options, Logger& log);
 
 // "0.5:0.05,0.99:0.001": quantiles with their errors, each between 0 and 1. Errors: INVALID_ARGUMENT.
 Result<std::vector<std::pair<double, double>>> ParseQuantiles(std::string_view text);

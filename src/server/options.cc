@@ -263,6 +263,9 @@ CommandLine ParseServe(int argc, const char* const* argv) {
     if (word.size() > 1 && word[0] == '-') {
       std::string_view name = std::string_view(word).substr(0, word.find('='));
       name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+      if (const std::string_view why = WhyNoOvmsOption(name); !why.empty()) {
+        return FailToServe(fmt::format("--{} of OpenVINO Model Server is not supported: {}", name, why));
+      }
       std::string_view near = NearestOption(name);
       // What stands behind '=' may be a secret.
       return FailToServe(fmt::format("unknown option '{}'{}", word.substr(0, word.find('=')),

@@ -106,6 +106,7 @@ struct ServerOptions {
   std::vector<std::string> calculator_libraries;
   std::string cache_dir;
   std::string cpu_extension;
+  bool smaller_types = true;
   bool metrics_enable = false;
   std::vector<std::string> metrics_list;
 

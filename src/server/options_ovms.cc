@@ -271,6 +271,46 @@ bool IsGiven(const ServerOptions& options, std::string_view name) {
 
 std::span<const OptionSpec> OvmsOptionTable() { return kTable; }
 
+std::string_view WhyNoOvmsOption(std::string_view name) {
+  static constexpr std::string_view kPull[] = {
+      "pull",    "source_model",  "task",         "overwrite_models",         "weight-format",
+      "vocoder", "gguf_filename", "source_loras", "extra_quantization_params"};
+  static constexpr std::string_view kEngine[] = {"pipeline_type",
+                                                 "max_num_seqs",
+                                                 "max_num_batched_tokens",
+                                                 "max_prompt_len",
+                                                 "cache_size",
+                                                 "kv_cache_precision",
+                                                 "enable_prefix_caching",
+                                                 "dynamic_split_fuse",
+                                                 "draft_source_model",
+                                                 "model_distribution_policy",
+                                                 "reasoning_parser",
+                                                 "tool_parser",
+                                                 "enable_tool_guided_generation",
+                                                 "num_streams",
+                                                 "normalize",
+                                                 "truncate",
+                                                 "pooling",
+                                                 "max_allowed_chunks",
+                                                 "resolution",
+                                                 "max_resolution",
+                                                 "default_resolution",
+                                                 "max_num_images_per_prompt",
+                                                 "default_num_inference_steps",
+                                                 "max_num_inference_steps",
+                                                 "allowed_local_media_path",
+                                                 "allowed_media_domains"};
+  if (std::ranges::find(kPull, name) != std::end(kPull))
+    return "models are not pulled or converted here; put them into folders, and name those by "
+           "--model-repository";
+  if (std::ranges::find(kEngine, name) != std::end(kEngine))
+    return "it is for the generative engine of OpenVINO Model Server; here a Python model or a graph "
+           "generates";
+  if (name == "api_key_file") return "name a file of tokens by --token-file";
+  return "";
+}
+
 uint64_t DefaultConfigInputSize() { return std::min(uint64_t{1} << 30, MemorySize() / 4); }
 
 Status CompleteOvmsOptions(ServerOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/status.h"
 #include "server/options_table.h"
@@ -11,6 +12,10 @@
 namespace braid {
 
 std::span<const OptionSpec> OvmsOptionTable();
+
+// Why this server lacks an option that OpenVINO Model Server has for its own generative engine, and what to do instead. Empty
+// for other names.
+std::string_view WhyNoOvmsOption(std::string_view name);
 
 // The largest body of a request over HTTP where there is a config.json and nothing else was asked for: that
 // of OpenVINO Model Server, 1 GiB, but at most a quarter of the memory there is.

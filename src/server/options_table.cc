@@ -464,6 +464,10 @@ const OptionSpec kOptionTable[] = {
     Works("allow-file-overrides", "", Group::kModels, Bool<Folders<&F::allow_file_overrides>>(),
           "In explicit mode, let load requests bring a model's files, and choose its code, environment and "
           "isolation"),
+    Works("allow-smaller-types", "", Group::kModels, Bool<&O::smaller_types>(),
+          "Serve OpenVINO models with INT64, UINT64 or FP64 tensors, which its CPU device computes in INT32 "
+          "and "
+          "FP32"),
     Works("model-config-name", "NAME", Group::kModels, Text<Folders<&F::model_config_name>>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
@@ -609,7 +613,7 @@ const OptionSpec kOptionTable[] = {
           "The address for HTTP, gRPC and metrics together; 127.0.0.1 for this machine alone"),
     Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
     Works("http-address", "ADDR", Group::kHttp, Text<Http<&H::address>>(),
-          "The address that HTTP listens on"),
+          "The addresses that HTTP listens on, with commas between them"),
     Works("http-port", "PORT", Group::kHttp, Int<Http<&H::port>, 0, 65535>(),
           "The port that HTTP listens on; 0 takes a free one"),
     Works("reuse-http-port", "", Group::kHttp, Bool<Http<&H::reuse_port>>(),

@@ -252,6 +252,13 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--model-control-mode=all"}, "'all' is not one of none, poll, explicit"},
       {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},
       {{"m", "--http-prot=1"}, "unknown option '--http-prot'; did you mean --http-port?"},
+      {{"--pull", "--source_model=a/b", "--model_repository_path=m"},
+       "--pull of OpenVINO Model Server is not supported: models are not pulled or converted here; put them "
+       "into folders"},
+      {{"m", "--tool_parser", "hermes3"},
+       "--tool_parser of OpenVINO Model Server is not supported: it is for the generative engine"},
+      {{"m", "--api_key_file=keys"},
+       "--api_key_file of OpenVINO Model Server is not supported: name a file of tokens by --token-file"},
       {{"m", "--frobnicate"}, "unknown option '--frobnicate'"},
       {{"s3://bucket/models"},
        "--model-repository: 's3://bucket/models' is remote: this server reads models from folders alone"},

@@ -85,7 +85,13 @@ void BoundSegments(SegmentBudget::Limits& limits) {
   if (limits.bytes == 0) limits.bytes = MemorySize();
 }
 
-std::string Endpoint(const std::string& address, int port) {
+// Where the first of the listed addresses is reached; the others go to the log.
+std::string Endpoint(const std::string& addresses, int port, Logger& log) {
+  const std::vector<std::string> listed = ListedAddresses(addresses);
+  for (size_t i = 1; i < listed.size(); ++i) {
+    BRAID_LOG_INFO(log, "port {} listens on {} too", port, listed[i]);
+  }
+  const std::string& address = listed.front();
   return (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
          std::to_string(port);
 }
@@ -232,6 +238,7 @@ class Server::Parts {
     OpenVinoIsolation::Options options;
     options.openvino.cache_directory = options_.cache_dir;
     options.openvino.cpu_extension = options_.cpu_extension;
+    options.openvino.smaller_types = options_.smaller_types;
     options.openvino.cpu_stands_in = options_.gpu_fallback == GpuFallback::kCpu;
     options.isolate = options_.isolate.openvino;
     options.workers = &native_workers_;
@@ -377,7 +384,7 @@ class Server::Parts {
   }
 
   Result<LatencyOptions> LatencyOf(const ServableInfo& info) const {
-    BRAID_ASSIGN_OR_RETURN(LatencyOptions latency, LatencyOptionsFor(info, options_));
+    BRAID_ASSIGN_OR_RETURN(LatencyOptions latency, LatencyOptionsFor(info, options_, log_));
     if (info.dialect == Dialect::kOvms && OvmsMetricsWanted()) {
       latency.ovms_bounds_us = OvmsLatencyOptions().ovms_bounds_us;
     }
@@ -604,7 +611,7 @@ class Server::Parts {
         http_,
         HttpServer::Start(context_->http_access, *control_,
                           {&ovms_metrics_, &http_openapi_, tfs_routes_.get(), kserve_http_.get()}, http));
-    addresses_.http = Endpoint(options_.http.address, http_->bound_port());
+    addresses_.http = Endpoint(options_.http.address, http_->bound_port(), log_);
     return OkStatus();
   }
 
@@ -617,7 +624,7 @@ class Server::Parts {
     BRAID_ASSIGN_OR_RETURN(
         grpc_, GrpcServer::Start({catalog_, *control_, log_, context_->grpc_access, limits_, &thread_watch_},
                                  {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
-    addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port());
+    addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port(), log_);
     return OkStatus();
   }
 
@@ -682,7 +689,7 @@ class Server::Parts {
     protocols.push_back(kserve_metrics_.get());
     BRAID_ASSIGN_OR_RETURN(metrics_,
                            HttpServer::Start(metrics_access_, *control_, std::move(protocols), http));
-    addresses_.metrics = Endpoint(address, metrics_->bound_port());
+    addresses_.metrics = Endpoint(address, metrics_->bound_port(), log_);
     return OkStatus();
   }
 
@@ -696,7 +703,7 @@ class Server::Parts {
     tfs_admin_ = MakeTfsRoutes();
     protocols.insert(protocols.end(), {tfs_admin_.get(), kserve_admin_.get()});
     BRAID_ASSIGN_OR_RETURN(admin_, HttpServer::Start(admin_access_, *control_, std::move(protocols), http));
-    addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port());
+    addresses_.admin = Endpoint(options_.admin_address, admin_->bound_port(), log_);
     return OkStatus();
   }
 

@@ -16,6 +16,8 @@ struct LatencyOptions {
   std::vector<std::pair<double, double>> quantiles;
   // The upper bounds of the histograms of the ovms_* metrics, in microseconds, ascending; empty: none.
   std::vector<double> ovms_bounds_us = {};
+  // Whether a request has one response, so that its end is the time of the first.
+  bool one_response = false;
 };
 
 // A time as the peers' metrics count it: whole microseconds, 0 for one that is negative.

@@ -81,7 +81,7 @@ struct SchedulerNotes {
   InferenceRequest* next = nullptr;
   int64_t deadline_ns = INT64_MAX;  // SteadyNowNs() when its time in the queue is over
   uint32_t deadline_index = 0;      // its place among the deadlines
-  uint16_t level = 0;               // priority, 0 is the highest
+  uint32_t level = 0;               // priority, 0 is the highest
   bool queued = false;
   PerKeyEntry* entry = nullptr;  // with which it waits in the queue of its sequence
   bool delayed = false;          // its time is over, and it waits behind the others of its level

@@ -23,6 +23,7 @@ std::string_view FailureReasonName(FailureReason reason) {
 void ModelStatistics::Configure(const LatencyOptions& options) {
   if (!options.quantiles.empty()) summaries_ = std::make_unique<LatencySummaries>(options.quantiles);
   first_response_histogram_ = !options.first_response_bounds_ms.empty();
+  end_is_first_response_ = first_response_histogram_ && options.one_response;
   ovms_histograms_ = !options.ovms_bounds_us.empty();
   MutexLock lock(mutex_);
   if (ovms_histograms_) {
@@ -46,6 +47,10 @@ void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
   if (!first_response_histogram_) return;
   MutexLock lock(mutex_);
   totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
+}
+
+void ModelStatistics::NoteEnd(int64_t duration_ns) {
+  if (end_is_first_response_) totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
 }
 
 void ModelStatistics::RecordApiRequest(ApiInterface interface, int64_t duration_ns) {
@@ -92,6 +97,7 @@ void ModelStatistics::RecordSuccess(int64_t rows, int64_t start_ns, int64_t queu
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.inference_count += static_cast<uint64_t>(rows);
   totals_.success.Add(times.output_end_ns - start_ns);
+  NoteEnd(times.output_end_ns - start_ns);
   totals_.queue.Add(times.compute_start_ns - queue_start_ns);
   totals_.compute_input.Add(times.input_end_ns - times.compute_start_ns);
   totals_.compute_infer.Add(times.infer_end_ns - times.input_end_ns);
@@ -107,6 +113,7 @@ void ModelStatistics::RecordFailure(FailureReason reason, int64_t start_ns, int6
   MutexLock lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.fail.Add(end_ns - start_ns);
+  NoteEnd(end_ns - start_ns);
   ++totals_.failures[static_cast<int>(reason)];
 }
 
@@ -116,6 +123,7 @@ void ModelStatistics::RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t l
   MutexLock lock(mutex_);
   totals_.last_inference_ms = static_cast<uint64_t>(now_ms);
   totals_.success.Add(end_ns - start_ns);
+  NoteEnd(end_ns - start_ns);
   totals_.cache_hit.Add(lookup_ns);
 }
 

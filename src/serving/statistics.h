@@ -136,9 +136,13 @@ class ModelStatistics {
   std::optional<LatencySummariesSnapshot> Summaries() const;
 
  private:
+  // A request of a model with one response a request has ended so long after it came.
+  void NoteEnd(int64_t duration_ns) BRAID_REQUIRES(mutex_);
+
   // Constant after Configure().
   std::unique_ptr<LatencySummaries> summaries_;
   bool first_response_histogram_ = false;
+  bool end_is_first_response_ = false;
   bool ovms_histograms_ = false;
   mutable Mutex mutex_;
   StatisticsSnapshot totals_ BRAID_GUARDED_BY(mutex_);

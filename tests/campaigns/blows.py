@@ -43,6 +43,24 @@ class Blows:
     `impossible`: {kind: why this machine has it not}.
     """
 
+    KINDS = {
+        "workers killed": "kill_worker",
+        "zygote killed": "kill_zygote",
+        "worker stopped": "stop_worker",
+        "zygote stopped": "stop_zygote",
+        "server stopped": "stop_server",
+        "connections cut": "cut_clients",
+        "clients vanish": "vanish",
+        "silent connections": "stay_silent",
+        "model reloaded": "reload_model",
+        "config.json reloaded": "reload_config",
+        "disk full": "fill_disk",
+        "descriptors": "take_descriptors",
+        "memory limit": "limit_memory",
+        "thread limit": "limit_threads",
+        "clock jumps": "jump_clock",
+    }
+
     def __init__(self, strands, disk, allowance):
         self._strands = strands
         self._disk = disk
@@ -81,24 +99,7 @@ class Blows:
 
     def kinds(self):
         """{kind: method}."""
-        every = {
-            "workers killed": self.kill_worker,
-            "zygote killed": self.kill_zygote,
-            "worker stopped": self.stop_worker,
-            "zygote stopped": self.stop_zygote,
-            "server stopped": self.stop_server,
-            "connections cut": self.cut_clients,
-            "clients vanish": self.vanish,
-            "silent connections": self.stay_silent,
-            "model reloaded": self.reload_model,
-            "config.json reloaded": self.reload_config,
-            "disk full": self.fill_disk,
-            "descriptors": self.take_descriptors,
-            "memory limit": self.limit_memory,
-            "thread limit": self.limit_threads,
-            "clock jumps": self.jump_clock,
-        }
-        return {kind: blow for kind, blow in every.items() if kind not in self.impossible}
+        return {kind: getattr(self, blow) for kind, blow in self.KINDS.items() if kind not in self.impossible}
 
     # ---- processes ----
 

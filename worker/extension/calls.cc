@@ -88,7 +88,7 @@ Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool de
   std::shared_ptr<Exchange> exchange = worker_.inbox().Begin(notice, background);
   message.decoupled = decoupled;
   if (worker_.uses_devices()) exchange->preferred_gpu = request.preferred_gpu;
-  message.device_outputs = exchange->preferred_gpu.has_value();
+  message.device_outputs = worker_.uses_devices() && request.device_outputs;
   message.blocked_execution = waits ? worker_.HeldUpExecution() : worker_.BlockedExecution();
   message.request.id = exchange->id();
   Status status = Encode(request, message);

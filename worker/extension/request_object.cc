@@ -23,7 +23,7 @@ int RaiseBadArguments() {
       "InferenceRequest(): incompatible constructor arguments. The following argument types are supported:\n"
       "    1. InferenceRequest(request_id: str = '', correlation_id: object = 0, inputs: List[Tensor], "
       "requested_output_names: List[str], model_name: str, model_version: int = -1, flags: int = 0, timeout: "
-      "int = 0, preferred_memory: PreferredMemory = PreferredMemory(TRITONSERVER_MEMORY_CPU), trace: "
+      "int = 0, preferred_memory: PreferredMemory = None, trace: "
       "InferenceTrace = None, parameters: object = None)");
   return -1;
 }
@@ -94,7 +94,7 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
 }
 
 // Of a PreferredMemory.
-bool TakePreference(PyObject* object, std::optional<int>& gpu) {
+bool TakePreference(PyObject* object, PyRequest& request) {
   Ref type = Ref::Steal(PyObject_GetAttrString(object, "_type"));
   Ref id = Ref::Steal(PyObject_GetAttrString(object, "_device_id"));
   const long number = type ? PyLong_AsLong(type.get()) : -1;
@@ -103,7 +103,8 @@ bool TakePreference(PyObject* object, std::optional<int>& gpu) {
     PyErr_Clear();
     return RaiseBadArguments() == 0;
   }
-  if (number == 0) gpu = std::in_range<int>(device) ? static_cast<int>(device) : -1;
+  request.device_outputs = number == 0;
+  if (number == 0) request.preferred_gpu = std::in_range<int>(device) ? static_cast<int>(device) : -1;
   return true;
 }
 
@@ -157,9 +158,7 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref json;
   if (parameters && !EncodeParameters(parameters, json)) return -1;
   if (json && !TakeText(json.get(), "parameters", request.parameters_json)) return -1;
-  if (preferred_memory && !IsNone(preferred_memory) &&
-      !TakePreference(preferred_memory, request.preferred_gpu))
-    return -1;
+  if (preferred_memory && !IsNone(preferred_memory) && !TakePreference(preferred_memory, request)) return -1;
   if (trace && !IsNone(trace)) request.trace = Ref::Share(trace);
   std::swap(Self(self), request);
   return 0;

@@ -101,7 +101,8 @@ struct PyRequest {
   std::vector<std::string> requested_outputs;
   std::string model_name;
   int64_t model_version = -1;
-  std::optional<int> preferred_gpu;  // where outputs are wanted
+  bool device_outputs = true;        // whether outputs may be on a GPU
+  std::optional<int> preferred_gpu;  // where outputs are wanted; nothing: where they were made
 };
 
 bool AddRequestType(PyObject* module);

@@ -189,9 +189,9 @@ void Config(A& a, inference::ModelConfig& config) {
 
 template <class A>
 void Fields(A& a, NativeTask& task) {
-  a(task.kind, task.cache_directory, task.cpu_extension, task.ovms_config, task.model_path, task.version_path,
-    task.model_file, task.version, task.library_name, task.library_path, task.node, task.params,
-    task.most_calls);
+  a(task.kind, task.cache_directory, task.cpu_extension, task.smaller_types, task.ovms_config,
+    task.model_path, task.version_path, task.model_file, task.version, task.library_name, task.library_path,
+    task.node, task.params, task.most_calls);
   Config(a, task.triton_config);
 }
 

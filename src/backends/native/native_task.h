@@ -30,6 +30,7 @@ struct NativeTask {
   // OpenVinoBackend::Options.
   std::string cache_directory = {};
   std::string cpu_extension = {};
+  bool smaller_types = true;
   // The model: those of OpenVinoBackend::Load(), or of Create() and AutoComplete().
   OvmsModelConfig ovms_config = {};
   inference::ModelConfig triton_config = {};

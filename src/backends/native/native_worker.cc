@@ -252,6 +252,7 @@ Status NativeWorker::DoOpenVino(const NativeTask& task, NativeAnswer& answer) {
   OpenVinoBackend::Options options;
   options.cache_directory = task.cache_directory;
   options.cpu_extension = task.cpu_extension;
+  options.smaller_types = task.smaller_types;
   options.output_memory = &memory_.outputs();
   BRAID_ASSIGN_OR_RETURN(backend_, OpenVinoBackend::Create(std::move(options), *log_));
   ModelLocation location;

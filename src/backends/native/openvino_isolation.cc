@@ -30,6 +30,7 @@ NativeTask OpenVinoIsolation::Task(NativeTask::Kind kind) const {
   task.kind = kind;
   task.cache_directory = options_.openvino.cache_directory;
   task.cpu_extension = options_.openvino.cpu_extension;
+  task.smaller_types = options_.openvino.smaller_types;
   return task;
 }
 

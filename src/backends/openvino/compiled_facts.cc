@@ -91,10 +91,12 @@ void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& fact
   for (const std::string& name : variables) facts.variables.emplace_back().name = name;
 }
 
-std::string DescribeNumbers(const CompiledFacts& facts, const std::string& device,
-                            const std::string& precision) {
-  std::string text = precision.empty() ? "" : "; FP32 is computed in " + precision;
-  if (device != "CPU") return text;
+std::string DescribePrecision(const std::string& precision) {
+  return precision.empty() ? "" : "; FP32 is computed in " + precision;
+}
+
+Status CheckSmallerTypes(const CompiledFacts& facts, const std::string& device, bool allowed, Logger& log) {
+  if (device != "CPU") return OkStatus();
   std::string narrowed;
   for (const auto* const tensors : {&facts.inputs, &facts.outputs}) {
     for (const CompiledTensor& tensor : *tensors) {
@@ -104,7 +106,12 @@ std::string DescribeNumbers(const CompiledFacts& facts, const std::string& devic
                   "' in " + (whole ? "INT32" : "FP32");
     }
   }
-  return narrowed.empty() ? text : text + "; computed in a smaller type: " + narrowed;
+  if (narrowed.empty()) return OkStatus();
+  const std::string text =
+      "model '" + facts.model_name + "': OpenVINO's CPU device computes in a smaller type: " + narrowed;
+  if (!allowed) return UnsupportedError(text + "; the server was started with --allow-smaller-types=false");
+  BRAID_LOG_WARNING(log, "{}", text);
+  return OkStatus();
 }
 
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts) {

@@ -10,6 +10,7 @@
 
 #include "backends/openvino/model_states.h"
 #include "backends/openvino/tensor_names.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "serving/request.h"
 #include "serving/servable.h"
@@ -88,10 +89,12 @@ void AddForgotten(const std::vector<std::string>& variables, CompiledFacts& fact
 // Throws what OpenVINO throws.
 void TakeShapes(const ov::CompiledModel& compiled, CompiledFacts& facts);
 
-// What a log says of the numbers of a model that `device` computes: FP32 in `precision`, and which inputs and outputs
-// are of types that the CPU device does not compute in, so that large numbers come out as others.
-std::string DescribeNumbers(const CompiledFacts& facts, const std::string& device,
-                            const std::string& precision);
+// The end of a log line on a compiled model: in which precision FP32 is computed; empty where the device does not tell.
+std::string DescribePrecision(const std::string& precision);
+
+// OpenVINO's CPU device computes INT64 and UINT64 in INT32, and FP64 in FP32, so large numbers come out as others. Names the
+// inputs and outputs of such types in a warning, or in the error. Errors: UNSUPPORTED unless `allowed`.
+Status CheckSmallerTypes(const CompiledFacts& facts, const std::string& device, bool allowed, Logger& log);
 
 // Whether a request has the states of its sequence behind the client's inputs; else it begins one.
 inline bool HasStates(const CompiledFacts& facts, const InferenceRequest& request) {

@@ -215,7 +215,8 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
     instances.push_back({instance.name, false});
   BRAID_LOG_INFO(log, "model '{}' version {}: {} '{}' on {} with {} infer requests{}", config.name, version,
                  FormatName(file.format), file.path, config.target_device, compiled.infer_requests,
-                 DescribeNumbers(facts, options.device, compiled.precision));
+                 DescribePrecision(compiled.precision));
+  BRAID_RETURN_IF_ERROR(CheckSmallerTypes(facts, options.device, runtime.smaller_types(), log));
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
       runtime.MakeSource(config.name, std::move(compiled), model, options, log), std::move(facts), instances,
       nullptr));

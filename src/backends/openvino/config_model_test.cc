@@ -3,11 +3,13 @@
 
 #include "backends/openvino/compiled_facts.h"
 #include "backends/openvino/testing/harness.h"
+#include "base/warning_log.h"
 
 namespace braid {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class ConfigModel : public OpenVinoHarness {};
 
@@ -106,20 +108,30 @@ TEST_F(ConfigModel, AProductWithAMatrixLooksAtTheNumberOfColumns) {
   Stop(model);
 }
 
-TEST(CompiledFacts, TheLogNamesTensorsThatAreComputedInASmallerType) {
+TEST(CompiledFacts, TensorsThatAreComputedInASmallerTypeAreNamedOrRefused) {
   CompiledFacts facts;
+  facts.model_name = "m";
+  const auto warnings = WarningLog::Create().value();
+  const auto check = [&](const std::string& device, bool allowed) {
+    return CheckSmallerTypes(facts, device, allowed, warnings->logger());
+  };
   const auto add = [](std::vector<CompiledTensor>& tensors, const char* name, DataType type) {
     tensors.emplace_back().name = name;
     tensors.back().type = type;
   };
   add(facts.inputs, "x", DataType::kFp32);
-  EXPECT_EQ(DescribeNumbers(facts, "CPU", "BF16"), "; FP32 is computed in BF16");
+  EXPECT_TRUE(check("CPU", false).ok());
   add(facts.inputs, "ids", DataType::kInt64);
   add(facts.outputs, "sum", DataType::kFp64);
-  EXPECT_EQ(
-      DescribeNumbers(facts, "CPU", "FP32"),
-      "; FP32 is computed in FP32; computed in a smaller type: INT64 'ids' in INT32, FP64 'sum' in FP32");
-  EXPECT_EQ(DescribeNumbers(facts, "GPU.0", ""), "");
+  EXPECT_TRUE(check("GPU.0", false).ok());
+  EXPECT_THAT(warnings->Take(), IsEmpty());
+  const std::string text =
+      "model 'm': OpenVINO's CPU device computes in a smaller type: INT64 'ids' in INT32, FP64 'sum' in FP32";
+  EXPECT_TRUE(check("CPU", true).ok());
+  EXPECT_THAT(warnings->Take(), ElementsAre(text));
+  const Status refused = check("CPU", false);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(refused.message(), text + "; the server was started with --allow-smaller-types=false");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class OpenVinoBackend::Impl {
   Impl(Options options, Logger& log)
       : cpu_stands_in(options.cpu_stands_in),
         runtime(std::move(options.cache_directory), std::move(options.cpu_extension), options.output_memory,
-                options.contain_crashes),
+                options.contain_crashes, options.smaller_types),
         log(log) {}
 
   const bool cpu_stands_in;

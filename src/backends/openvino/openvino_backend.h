@@ -33,6 +33,8 @@ class OpenVinoBackend final : public Backend {
     // Whether a model is refused that a request might crash (string_operations.h, exposed_operations.h), with
     // Fault::kNeedsProcess; one that says itself that it is not isolated is not.
     bool contain_crashes = false;
+    // Whether models are served whose types the device replaces with smaller ones (CheckSmallerTypes()).
+    bool smaller_types = true;
     // Where outputs are written, which outlives all of them; null: the heap.
     BufferAllocator* output_memory = nullptr;
   };

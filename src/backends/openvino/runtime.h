@@ -36,16 +36,19 @@ struct Compiled {
 class OpenVinoRuntime {
  public:
   // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
-  // `output_memory`: where models write their outputs; null: the heap. `contain_crashes`: see
-  // OpenVinoBackend::Options.
+  // `output_memory`: where models write their outputs; null: the heap. `contain_crashes`,
+  // `smaller_types`: see OpenVinoBackend::Options.
   OpenVinoRuntime(std::string cache_directory, std::string extension,
-                  BufferAllocator* output_memory = nullptr, bool contain_crashes = false)
+                  BufferAllocator* output_memory = nullptr, bool contain_crashes = false,
+                  bool smaller_types = true)
       : cache_directory_(std::move(cache_directory)),
         extension_(std::move(extension)),
         output_memory_(output_memory),
-        contain_crashes_(contain_crashes) {}
+        contain_crashes_(contain_crashes),
+        smaller_types_(smaller_types) {}
 
   BufferAllocator* output_memory() const { return output_memory_; }
+  bool smaller_types() const { return smaller_types_; }
 
   // Makes the core, if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
   Status Load();
@@ -73,6 +76,7 @@ class OpenVinoRuntime {
   const std::string extension_;
   BufferAllocator* const output_memory_;
   const bool contain_crashes_;
+  const bool smaller_types_;
   Mutex mutex_;
   std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
 };

@@ -61,10 +61,10 @@ GrpcServer::GrpcServer() = default;
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surroundings,
                                                       std::vector<GrpcProtocol*> protocols,
                                                       const Options& options) {
-  BRAID_ASSIGN_OR_RETURN(UniqueFd fd,
+  BRAID_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets,
                          ListenOn(options.address, static_cast<uint16_t>(options.port), options.reuse_port));
   std::unique_ptr<GrpcServer> self(new GrpcServer());
-  self->port_ = PortOf(fd.get());
+  self->port_ = PortOf(sockets.front().get());
   Http2Session::Limits http2;
   http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
   http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);
@@ -93,7 +93,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
     takers.push_back(
         {&thread->loop(), [&thread = *thread](AcceptedSocket client) { thread.Adopt(std::move(client)); }});
   }
-  const auto acceptor = std::make_shared<Acceptor>(std::move(fd), std::move(limits), std::move(takers));
+  const auto acceptor = std::make_shared<Acceptor>(std::move(sockets), std::move(limits), std::move(takers));
   BRAID_RETURN_IF_ERROR(acceptor->Start());
   self->acceptor_ = acceptor;
   for (auto& thread : self->threads_) thread->loop().Start(surroundings.thread_watch);

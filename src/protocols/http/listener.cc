@@ -23,9 +23,10 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOpti
     with_limits.limits = std::make_shared<ClientLimits>();
     return Start(with_limits, service);
   }
-  BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ListenOn(options.address, options.port, options.reuse_port));
+  BRAID_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets,
+                         ListenOn(options.address, options.port, options.reuse_port));
   std::unique_ptr<HttpListener> listener(new HttpListener);
-  listener->port_ = PortOf(fd.get());
+  listener->port_ = PortOf(sockets.front().get());
   std::vector<std::shared_ptr<IoThread>> threads;
   for (int i = 0; i < std::max(1, options.threads); ++i) {
     BRAID_ASSIGN_OR_RETURN(
@@ -37,7 +38,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOpti
     takers.push_back(
         {&thread->loop(), [&thread = *thread](AcceptedSocket client) { thread.Adopt(std::move(client)); }});
   }
-  listener->acceptor_ = std::make_shared<Acceptor>(std::move(fd), options.limits, std::move(takers));
+  listener->acceptor_ = std::make_shared<Acceptor>(std::move(sockets), options.limits, std::move(takers));
   BRAID_RETURN_IF_ERROR(listener->acceptor_->Start());
   listener->threads_ = std::move(threads);
   for (const auto& thread : listener->threads_) thread->Start();

@@ -142,7 +142,7 @@ void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& model
       Family("nv_inference_first_response_histogram_ms",
              "Duration from request to first response in milliseconds", MetricType::Histogram);
   for (const Model& model : models) {
-    if (!model.servable->info().decoupled || model.statistics.first_response_ms.counts.empty()) continue;
+    if (model.statistics.first_response_ms.counts.empty()) continue;
     ClientMetric& metric = family.metric.emplace_back();
     metric.label = model.labels;
     metric.histogram = HistogramOf(model.statistics.first_response_ms);

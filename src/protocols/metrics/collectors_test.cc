@@ -137,7 +137,6 @@ TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {
   Catalog catalog;
   ServableInfo info = Info("m");
   info.metric_tags.clear();
-  info.decoupled = true;
   auto model = std::make_shared<Counted>(std::move(info));
   model->statistics().Configure({{100, 500.5}, {{0.5, 0.05}}});
   model->statistics().RecordLoad(1'500'000'000);
@@ -163,6 +162,22 @@ TEST(ModelMetrics, HistogramsAndSummariesAreThereWhenAsked) {
     EXPECT_NE(text.find("\n" + line), std::string::npos) << line << text;
   }
   EXPECT_EQ(text.find("_duration_us"), std::string::npos);
+}
+
+TEST(ModelMetrics, TheOnlyResponseOfARequestIsTheFirst) {
+  Catalog catalog;
+  ServableInfo info = Info("m");
+  info.metric_tags.clear();
+  auto model = std::make_shared<Counted>(std::move(info));
+  model->statistics().Configure({.first_response_bounds_ms = {100}, .quantiles = {}, .one_response = true});
+  catalog.Publish(model);
+  model->statistics().RecordSuccess(1, 0, 0, {0, 0, 0, 50'000'000});
+  model->statistics().RecordFailure(FailureReason::kBackend, 0, 200'000'000);
+  model->statistics().RecordCacheHit(0, 1'000'000, 0);
+  const std::string text = Text(ModelMetrics(catalog));
+  const std::string name = "nv_inference_first_response_histogram_ms";
+  EXPECT_NE(text.find(name + "_sum{model=\"m\",version=\"1\"} 251\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(name + "_bucket{model=\"m\",version=\"1\",le=\"100\"} 2\n"), std::string::npos) << text;
 }
 
 TEST(ModelMetrics, WriteLargeCountsInFull) {

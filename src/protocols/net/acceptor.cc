@@ -2,6 +2,8 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/guard.h"
 
@@ -13,17 +15,22 @@ constexpr int64_t kPauseNs = 100'000'000;
 
 }  // namespace
 
-Status Acceptor::Start() { return loop().Watch(fd_.get(), EPOLLIN, shared_from_this()); }
+Status Acceptor::Start() {
+  for (const UniqueFd& socket : sockets_) {
+    BRAID_RETURN_IF_ERROR(loop().Watch(socket.get(), EPOLLIN, shared_from_this()));
+  }
+  return OkStatus();
+}
 
 void Acceptor::Stop() {
-  if (!fd_.valid()) return;
+  if (sockets_.empty()) return;
   if (pause_) loop().Withdraw(*pause_);
-  loop().Unwatch(fd_.get());
-  fd_.Reset();
+  for (const UniqueFd& socket : sockets_) loop().Unwatch(socket.get());
+  sockets_.clear();
 }
 
 void Acceptor::OnEvents(uint32_t) {
-  if (!fd_.valid() || pause_) return;
+  if (sockets_.empty() || pause_) return;
   bool all = false;
   GuardedOrReport("accepting connections", [&] { all = TakeAll(); });
   if (all) return;
@@ -36,7 +43,7 @@ void Acceptor::OnEvents(uint32_t) {
 }
 
 bool Acceptor::TakeAll() {
-  return AcceptAll(fd_.get(), *limits_->connections, [this](AcceptedSocket client) {
+  const auto deal = [this](AcceptedSocket client) {
     const Taker& taker = takers_[next_++ % takers_.size()];
     if (taker.loop == &loop()) {
       taker.take(std::move(client));
@@ -46,7 +53,9 @@ bool Acceptor::TakeAll() {
     taker.loop->Post([&taker, shared = std::make_shared<AcceptedSocket>(std::move(client))] {
       taker.take(std::move(*shared));
     });
-  });
+  };
+  return std::ranges::all_of(
+      sockets_, [&](const UniqueFd& socket) { return AcceptAll(socket.get(), *limits_->connections, deal); });
 }
 
 }  // namespace braid

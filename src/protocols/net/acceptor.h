@@ -1,4 +1,4 @@
-// Acceptor: takes in what connects to a listening socket, and deals it to the loops of a server in turn; from
+// Acceptor: takes in what connects to the listening sockets of a port, and deals it to the loops of a server in turn; from
 // then on a connection stays with its loop. (With a listening socket for each loop the kernel would deal by
 // hash, and of two clients both could land on one loop.)
 #pragma once
@@ -24,8 +24,8 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
   };
 
   // The takers' loops outlive it. It lives on the first one's.
-  Acceptor(UniqueFd fd, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
-      : fd_(std::move(fd)), limits_(std::move(limits)), takers_(std::move(takers)) {}
+  Acceptor(std::vector<UniqueFd> sockets, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
+      : sockets_(std::move(sockets)), limits_(std::move(limits)), takers_(std::move(takers)) {}
 
   // Before the first loop runs. Errors: those of the system.
   Status Start();
@@ -38,7 +38,7 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
   bool TakeAll();
   EventLoop& loop() { return *takers_.front().loop; }
 
-  UniqueFd fd_;
+  std::vector<UniqueFd> sockets_;               // none once it has stopped
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const std::vector<Taker> takers_;
   size_t next_ = 0;

@@ -33,9 +33,7 @@ Result<AddressInfo> Resolve(const std::string& address, uint16_t port) {
   return InvalidArgumentError("cannot resolve the address '" + address + "': " + ::gai_strerror(failure));
 }
 
-}  // namespace
-
-Result<UniqueFd> ListenOn(const std::string& address, uint16_t port, bool reuse_port) {
+Result<UniqueFd> ListenOnOne(const std::string& address, uint16_t port, bool reuse_port) {
   const std::string where = address + ":" + std::to_string(port);
   BRAID_ASSIGN_OR_RETURN(const AddressInfo info, Resolve(address, port));
   UniqueFd fd(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -50,6 +48,43 @@ Result<UniqueFd> ListenOn(const std::string& address, uint16_t port, bool reuse_
     return ErrnoError("cannot listen on " + where, errno);
   }
   return fd;
+}
+
+bool IsLoopbackAddress(const std::string& address) {
+  const auto info = Resolve(address, 0);
+  if (!info.ok()) return false;
+  if ((*info)->ai_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, (*info)->ai_addr, sizeof(v4));
+    return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  sockaddr_in6 v6{};
+  std::memcpy(&v6, (*info)->ai_addr, std::min<size_t>(sizeof(v6), (*info)->ai_addrlen));
+  return (*info)->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+}  // namespace
+
+std::vector<std::string> ListedAddresses(const std::string& addresses) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= addresses.size();) {
+    const size_t end = std::min(addresses.find(',', begin), addresses.size());
+    const size_t first = std::min(addresses.find_first_not_of(' ', begin), end);
+    const size_t last = first == end ? end : addresses.find_last_not_of(' ', end - 1) + 1;
+    parts.push_back(addresses.substr(first, last - first));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Result<std::vector<UniqueFd>> ListenOn(const std::string& addresses, uint16_t port, bool reuse_port) {
+  std::vector<UniqueFd> sockets;
+  for (const std::string& address : ListedAddresses(addresses)) {
+    BRAID_ASSIGN_OR_RETURN(UniqueFd socket, ListenOnOne(address, port, reuse_port));
+    if (port == 0) port = PortOf(socket.get());
+    sockets.push_back(std::move(socket));
+  }
+  return sockets;
 }
 
 bool AcceptAll(int fd, ConnectionLimits& limits, const std::function<void(AcceptedSocket)>& take) {
@@ -84,17 +119,8 @@ uint16_t PortOf(int fd) {
   return ntohs(v4.sin_port);
 }
 
-bool IsLoopback(const std::string& address) {
-  const auto info = Resolve(address, 0);
-  if (!info.ok()) return false;
-  if ((*info)->ai_family == AF_INET) {
-    sockaddr_in v4{};
-    std::memcpy(&v4, (*info)->ai_addr, sizeof(v4));
-    return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  }
-  sockaddr_in6 v6{};
-  std::memcpy(&v6, (*info)->ai_addr, std::min<size_t>(sizeof(v6), (*info)->ai_addrlen));
-  return (*info)->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+bool IsLoopback(const std::string& addresses) {
+  return std::ranges::all_of(ListedAddresses(addresses), IsLoopbackAddress);
 }
 
 }  // namespace braid

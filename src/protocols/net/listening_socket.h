@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -11,10 +12,13 @@
 
 namespace braid {
 
-// A non-blocking socket that listens on the address (a name, or numbers of IPv4 or IPv6); port 0: the system
-// chooses. `reuse_port`: another process may listen on the same port. Errors: UNAVAILABLE "Socket
+// The parts of a list with commas, blanks around them left out: "127.0.0.1, ::1".
+std::vector<std::string> ListedAddresses(const std::string& addresses);
+
+// Non-blocking sockets, one for each listed address (a name, or numbers of IPv4 or IPv6), all on one port; port 0: the
+// system chooses it for the first. `reuse_port`: another process may listen on the same port. Errors: UNAVAILABLE "Socket
 // '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is none; those of the system.
-Result<UniqueFd> ListenOn(const std::string& address, uint16_t port, bool reuse_port);
+Result<std::vector<UniqueFd>> ListenOn(const std::string& addresses, uint16_t port, bool reuse_port);
 
 // A connection that was taken in, non-blocking.
 struct AcceptedSocket {
@@ -30,7 +34,7 @@ bool AcceptAll(int fd, ConnectionLimits& limits, const std::function<void(Accept
 // The port of a socket; 0 when it has none.
 uint16_t PortOf(int fd);
 
-// Whether what listens on this address is reached from this machine alone. False for what is no address.
-bool IsLoopback(const std::string& address);
+// Whether only this machine reaches the listed addresses. False for a text that is no address.
+bool IsLoopback(const std::string& addresses);
 
 }  // namespace braid
