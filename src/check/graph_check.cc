@@ -11,7 +11,7 @@
 #include "graph/node_names.h"
 #include "graph/topology.h"
 #include "mediapipe/calculator.pb.h"
-#include "repository/config_plan.h"
+#include "config/config_file.h"
 #include "serving/faults.h"
 
 namespace braid::check {
