@@ -149,6 +149,18 @@ def test_id_is_the_name_of_the_server(repository, serve):
         "--sequence_state_store=redis://user:hush@127.0.0.1:x",
         "--trace-config=opentelemetry,url=http://user:hush@127.0.0.1:1/v1/traces",
         "--trace-config=opentelemetry,url=htp://user:hush@127.0.0.1:1/v1/traces",
+        "--trace-config=opentelemetry,headers=authorization=hush",
+        "--cache-config=redis,password=hush",
+        "--worker-env=SECRET=hush",
+        "--fleet-endpoints=http://user:hush@127.0.0.1:1",
+        "--fleet-endpoints=user:hush@127.0.0.1:1",
+        "--fleet-endpoints=dns://user:hush@name",
+        "--fleet-endpoints=kubernetes://user:hush@namespace/service",
+        "--model-repository=s3://key:hush@host/bucket",
+        "--model_path=s3://key:hu/hush@host/bucket",
+        "--repoagent-directory=s3://key:hush@host/bucket",
+        "--allow-origin=https://user:hush@ui.example",
+        "--api_key=hush",
     ],
 )
 def test_secrets_of_options_are_not_repeated(repository, option):
@@ -158,6 +170,20 @@ def test_secrets_of_options_are_not_repeated(repository, option):
     ended = braid("serve", repository.path, option, "--http-port=99999", "--host=127.0.0.1")
     assert ended.returncode != 0
     assert "hush" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["health", "http://user:hush@127.0.0.1:1/x"],
+        ["fleet", "status", "--endpoints", "http://user:hush@127.0.0.1:1"],
+        ["fleet", "envoy", "--endpoints", "user:hush@host"],
+    ],
+)
+def test_commands_repeat_no_credentials(words):
+    done = braid(*words)
+    assert done.returncode != 0
+    assert "hush" not in done.stdout + done.stderr
 
 
 def test_log_file(repository, serve, tmp_path):

@@ -106,8 +106,10 @@ std::string ShowIsolation(const ServerOptions& options) {
 
 Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find('=') != std::string_view::npos) {
+    // What stands behind '=' may be a secret.
     return InvalidArgumentError(
-        fmt::format("'{}' is no name of a variable; its value is that of the server's environment", text));
+        fmt::format("'{}' is to be the name of a variable alone; its value is that of the server's environment",
+                    text.substr(0, text.find('='))));
   }
   options.workers.isolation.variables.emplace_back(text);
   return OkStatus();
