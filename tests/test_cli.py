@@ -172,6 +172,33 @@ def test_secrets_of_options_are_not_repeated(repository, option):
     assert "hush" not in ended.stdout + ended.stderr
 
 
+def test_a_running_server_tells_no_secrets(repository, serve, tmp_path):
+    """Neither in its log, nor in what it shows of itself, whether they were given rightly or wrongly."""
+    repository.add_identity("a")
+    (tmp_path / "tokens").write_text("operator hush-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    (tmp_path / "secrets").write_text("statistics:key=hush-from-a-file\n")
+    (tmp_path / "secrets").chmod(0o600)
+    server = serve(
+        repository,
+        f"--token-file={tmp_path / 'tokens'}",
+        "--http-restricted-api=trace:key=hush",
+        f"--http-restricted-api-file={tmp_path / 'secrets'}",
+        "--grpc-restricted-protocol=trace:key=hush",
+        "--sequence_state_store=redis://user:hush@127.0.0.1:1",
+        "--sequence_state_store_unavailable=continue",
+        "--log-verbose=1",
+    )
+    for key in ("hush", "hush-wrong"):
+        for path in ("/v2/trace/setting", "/v2/models/stats", "/v2", "/metrics", "/openapi.json"):
+            headers = {"key": key, "authorization": f"Bearer {key}-token"}
+            assert b"hush" not in server.request("GET", path, headers=headers)[2], path
+    for path in ("/metrics", "/console/api/overview", "/console/api/log"):
+        answer = server.request("GET", path, headers={"authorization": "Bearer hush-token"}, address=server.metrics)
+        assert (answer[0], b"hush" in answer[2]) == (200, False), path
+    assert "hush" not in server.log
+
+
 @pytest.mark.parametrize(
     "words",
     [
