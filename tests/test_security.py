@@ -507,7 +507,9 @@ def test_a_load_may_say_anything(repository, serve):
             message = service_pb2.RepositoryModelLoadRequest(model_name="echo")
             message.parameters["config"].string_param = body.decode()
             message.parameters["file:1/model.py"].bytes_param = b"\0"
-            code, text = outcome(channel, "/inference.GRPCInferenceService/RepositoryModelLoad", message.SerializeToString())
+            code, text = outcome(
+                channel, "/inference.GRPCInferenceService/RepositoryModelLoad", message.SerializeToString()
+            )
             assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL), text
     assert echoes(server)
 

@@ -12,8 +12,8 @@
 #pragma once
 
 #include <boost/container/small_vector.hpp>
-#include <cstddef>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>

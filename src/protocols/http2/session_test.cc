@@ -375,8 +375,7 @@ TEST_F(FewResets, SendsAClientAwayThatHasTooManyOfItsRequestsReset) {
     const int32_t id = client.Request({}, "q", true);
     Talk();
     // A window that grows beyond what HTTP/2 allows is a fault of this stream alone.
-    const std::string sent =
-        std::string("\0\0\4\x8\0\0\0\0", 8) + static_cast<char>(id) + "\x7f\xff\xff\xff";
+    const std::string sent = std::string("\0\0\4\x8\0\0\0\0", 8) + static_cast<char>(id) + "\x7f\xff\xff\xff";
     const Buffer block = CopyToHeap(std::as_bytes(std::span(sent)));
     ASSERT_TRUE(session.Receive(block, block.text()).ok());
     Talk();
