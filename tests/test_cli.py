@@ -179,13 +179,16 @@ def test_a_running_server_tells_no_secrets(repository, serve, tmp_path):
     (tmp_path / "tokens").chmod(0o600)
     (tmp_path / "secrets").write_text("statistics:key=hush-from-a-file\n")
     (tmp_path / "secrets").chmod(0o600)
+    (tmp_path / "password").write_text("hush\n")
+    (tmp_path / "password").chmod(0o600)
     server = serve(
         repository,
         f"--token-file={tmp_path / 'tokens'}",
         "--http-restricted-api=trace:key=hush",
         f"--http-restricted-api-file={tmp_path / 'secrets'}",
         "--grpc-restricted-protocol=trace:key=hush",
-        "--sequence_state_store=redis://user:hush@127.0.0.1:1",
+        "--sequence_state_store=redis://user@127.0.0.1:1",
+        f"--sequence_state_store_password_file={tmp_path / 'password'}",
         "--sequence_state_store_unavailable=continue",
         "--log-verbose=1",
     )
@@ -194,7 +197,8 @@ def test_a_running_server_tells_no_secrets(repository, serve, tmp_path):
             headers = {"key": key, "authorization": f"Bearer {key}-token"}
             assert b"hush" not in server.request("GET", path, headers=headers)[2], path
     for path in ("/metrics", "/console/api/overview", "/console/api/log"):
-        answer = server.request("GET", path, headers={"authorization": "Bearer hush-token"}, address=server.metrics)
+        headers = {"authorization": "Bearer hush-token", "key": "hush-from-a-file"}
+        answer = server.request("GET", path, headers=headers, address=server.metrics)
         assert (answer[0], b"hush" in answer[2]) == (200, False), path
     assert "hush" not in server.log
 

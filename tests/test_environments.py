@@ -311,7 +311,7 @@ def test_an_archive_within_an_archive_is_a_file(explicit, tmp_path):
     for level in range(20):
         archive = archive_of(tmp_path / f"{level}.tar.gz", ({"name": "env.tar.gz"}, archive.read_bytes()))
     add_report(repository, "nested", archive)
-    assert "has no interpreter: neither bin/python3 nor bin/python is a program" in load(server, "nested")
+    assert "Path activate does not exist. The Python environment should contain" in load(server, "nested")
     wait_until(lambda: set(server.tempdir.iterdir()) == before, 20, "the end of the unpacked files")
 
 

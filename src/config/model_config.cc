@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "base/utf8.h"
 #include "config/field_fault.h"
 #include "config/folder.h"
 #include "config/guess_backend.h"
@@ -23,6 +24,7 @@ using inference::ModelInstanceGroup;
 // The message has no field that contains itself; the limit is for the parser's sake.
 constexpr int kMaxNesting = 64;
 constexpr int kMaxReportedErrors = 10;
+constexpr size_t kMostErrorText = 4096;
 // More instances than this is a slip of the pen: each is a process.
 constexpr int64_t kMaxInstances = 1024;
 // The scheduler keeps a queue a level.
@@ -318,7 +320,8 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   parser.SetRecursionLimit(kMaxNesting);
   google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   ModelConfig config;
-  if (!parser.Parse(&input, &config)) return InvalidArgumentError(errors.text());
+  // It repeats words of the text, which may be as long as the text itself.
+  if (!parser.Parse(&input, &config)) return InvalidArgumentError(Shortened(errors.text(), kMostErrorText));
   return config;
 }
 
@@ -331,7 +334,7 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
     config.set_name(std::string(folder_name));
   } else if (config.name() != folder_name) {
     return InvalidArgumentError("unexpected directory name '" + std::string(folder_name) + "' for model '" +
-                                config.name() + "', directory name must equal model name");
+                                Shortened(config.name()) + "', directory name must equal model name");
   }
   auto& policy = *config.mutable_version_policy();
   if (policy.policy_choice_case() == inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
