@@ -253,6 +253,7 @@ TEST_F(OpenVinoIsolationTest, WhatAClientBringsRunsApartWhateverItSays) {
   config.set_backend("openvino");
   (*config.mutable_parameters())["ISOLATE"].set_string_value("false");
   ModelLocation location = Location(config);
+  ASSERT_TRUE(isolation().AutoComplete(location, config).ok());
   NormalizeConfig(config);
   const auto pid = [&] {
     auto model = isolation().Create(location, std::make_shared<const inference::ModelConfig>(config));
