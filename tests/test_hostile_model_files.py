@@ -249,7 +249,7 @@ def test_what_a_client_brings_runs_apart(server, client):
 
 
 MUCH = 100_000_000
-LONG = "a" * 15_000_000
+LONG = "a" * 4_000_000
 
 
 def test_a_configuration_too_large_or_too_deep_is_refused(server, module_repository, client):
@@ -266,14 +266,18 @@ def test_a_configuration_too_large_or_too_deep_is_refused(server, module_reposit
         "tensor": plain + f'input {{ name: "{LONG}" data_type: TYPE_FP32 dims: [0] }}',
         "file": plain + f'default_model_filename: "{LONG}"',
     }
-    before = resident_bytes(server)
     for kind, text in texts.items():
         module_repository.add(f"text_{kind}", config_text=text)
-        error = load(server, f"text_{kind}")
-        assert error.startswith(("failed to load 'text_", "load failed for model 'text_")), error[:1000]
-        assert len(error) < 5000, error[:1000]
-        goes_on(server, client)
-    assert resident_bytes(server) - before < 64 << 20
+    resident = []
+    for _ in range(3):
+        for kind in texts:
+            error = load(server, f"text_{kind}")
+            assert error.startswith(("failed to load 'text_", "load failed for model 'text_")), error[:1000]
+            assert len(error) < 5000, error[:1000]
+            goes_on(server, client)
+        resident.append(resident_bytes(server))
+    # What the first round took is used again.
+    assert max(resident) - resident[0] < 64 << 20, resident
 
 
 def test_a_config_json_or_a_graph_too_large_or_too_deep_is_refused(tmp_path):

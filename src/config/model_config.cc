@@ -24,7 +24,6 @@ using inference::ModelInstanceGroup;
 // The message has no field that contains itself; the limit is for the parser's sake.
 constexpr int kMaxNesting = 64;
 constexpr int kMaxReportedErrors = 10;
-constexpr size_t kMostErrorText = 4096;
 // More instances than this is a slip of the pen: each is a process.
 constexpr int64_t kMaxInstances = 1024;
 // The scheduler keeps a queue a level.
@@ -320,8 +319,7 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   parser.SetRecursionLimit(kMaxNesting);
   google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   ModelConfig config;
-  // It repeats words of the text, which may be as long as the text itself.
-  if (!parser.Parse(&input, &config)) return InvalidArgumentError(Shortened(errors.text(), kMostErrorText));
+  if (!parser.Parse(&input, &config)) return InvalidArgumentError(Shortened(errors.text(), kMostFaultText));
   return config;
 }
 
