@@ -177,6 +177,18 @@ def test_id_is_the_name_of_the_server(repository, serve):
         "--sequence_state_store=redis://user:hush@127.0.0.1:x",
         "--trace-config=opentelemetry,url=http://user:hush@127.0.0.1:1/v1/traces",
         "--trace-config=opentelemetry,url=htp://user:hush@127.0.0.1:1/v1/traces",
+        "--trace-config=opentelemetry,headers=authorization=hush",
+        "--cache-config=redis,password=hush",
+        "--worker-env=SECRET=hush",
+        "--fleet-endpoints=http://user:hush@127.0.0.1:1",
+        "--fleet-endpoints=user:hush@127.0.0.1:1",
+        "--fleet-endpoints=dns://user:hush@name",
+        "--fleet-endpoints=kubernetes://user:hush@namespace/service",
+        "--model-repository=s3://key:hush@host/bucket",
+        "--model_path=s3://key:hu/hush@host/bucket",
+        "--repoagent-directory=s3://key:hush@host/bucket",
+        "--allow-origin=https://user:hush@ui.example",
+        "--api_key=hush",
     ],
 )
 def test_secrets_of_options_are_not_repeated(repository, option):
@@ -186,6 +198,51 @@ def test_secrets_of_options_are_not_repeated(repository, option):
     ended = braid("serve", repository.path, option, "--http-port=99999", "--host=127.0.0.1")
     assert ended.returncode != 0
     assert "hush" not in ended.stdout + ended.stderr
+
+
+def test_a_running_server_tells_no_secrets(repository, serve, tmp_path):
+    """Neither in its log, nor in what it shows of itself, whether they were given rightly or wrongly."""
+    repository.add_identity("a")
+    (tmp_path / "tokens").write_text("operator hush-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    (tmp_path / "secrets").write_text("statistics:key=hush-from-a-file\n")
+    (tmp_path / "secrets").chmod(0o600)
+    (tmp_path / "password").write_text("hush\n")
+    (tmp_path / "password").chmod(0o600)
+    server = serve(
+        repository,
+        f"--token-file={tmp_path / 'tokens'}",
+        "--http-restricted-api=trace:key=hush",
+        f"--http-restricted-api-file={tmp_path / 'secrets'}",
+        "--grpc-restricted-protocol=trace:key=hush",
+        "--sequence_state_store=redis://user@127.0.0.1:1",
+        f"--sequence_state_store_password_file={tmp_path / 'password'}",
+        "--sequence_state_store_unavailable=continue",
+        "--log-verbose=1",
+    )
+    for key in ("hush", "hush-wrong"):
+        for path in ("/v2/trace/setting", "/v2/models/stats", "/v2", "/metrics", "/openapi.json"):
+            headers = {"key": key, "authorization": f"Bearer {key}-token"}
+            assert b"hush" not in server.request("GET", path, headers=headers)[2], path
+    for path in ("/metrics", "/console/api/overview", "/console/api/log"):
+        headers = {"authorization": "Bearer hush-token", "key": "hush-from-a-file"}
+        answer = server.request("GET", path, headers=headers, address=server.metrics)
+        assert (answer[0], b"hush" in answer[2]) == (200, False), path
+    assert "hush" not in server.log
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["health", "http://user:hush@127.0.0.1:1/x"],
+        ["fleet", "status", "--endpoints", "http://user:hush@127.0.0.1:1"],
+        ["fleet", "envoy", "--endpoints", "user:hush@host"],
+    ],
+)
+def test_commands_repeat_no_credentials(words):
+    done = braid(*words)
+    assert done.returncode != 0
+    assert "hush" not in done.stdout + done.stderr
 
 
 def test_log_file(repository, serve, tmp_path):

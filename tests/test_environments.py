@@ -1,6 +1,7 @@
 """Environments of models (10): folders and packed archives named by EXECUTION_ENV_PATH, and Python-based backends (10.1)."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -241,8 +242,14 @@ def archive_of(path, *members):
             info = tarfile.TarInfo()
             for key, value in {"mode": 0o755, "size": len(data), **fields}.items():
                 setattr(info, key, value)
-            tar.addfile(info, io.BytesIO(data))
+            tar.fileobj.write(info.tobuf(tar.format))
+            tar.fileobj.write(data.ljust(-len(data) // 512 * -512, b"\0"))
     return path
+
+
+TOO_MUCH = "the files of the archive have more than 20000000 bytes; --environment-max-bytes sets the limit"
+# A file of 1 TiB of which 512 bytes are there.
+HOLE = {"GNU.sparse.size": f"{1 << 40}", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,512"}
 
 
 def hostile_archives(outside):
@@ -268,10 +275,10 @@ def hostile_archives(outside):
             "entry 'a': it is a hard link to '../../mine', outside of the archive",
         ),
         "device": ([({"name": "null", "type": tarfile.CHRTYPE}, b"")], "it is neither a file nor a folder nor a link"),
-        "huge": (
-            [({"name": "zeros"}, b"\0" * 30_000_000)],
-            "the files of the archive have more than 20000000 bytes; --environment-max-bytes sets the limit",
-        ),
+        "huge": ([({"name": "zeros"}, b"\0" * 30_000_000)], TOO_MUCH),
+        "announced": ([({"name": "zeros", "size": 2**62}, b"")], TOO_MUCH),
+        "hole": ([({"name": "zeros", "pax_headers": HOLE}, b"\0" * 512)], TOO_MUCH),
+        "many": ([({"name": f"{i}"}, b"\0" * 10_000_000) for i in range(3)], TOO_MUCH),
     }
 
 
@@ -294,6 +301,18 @@ def test_hostile_archive_is_refused(explicit, tmp_path, kind):
     assert [p.name for p in outside.iterdir()] == ["mine"]
     assert (outside / "mine").read_text() == "mine"
     assert (outside / "mine").stat().st_nlink == 1
+
+
+def test_an_archive_within_an_archive_is_a_file(explicit, tmp_path):
+    server, repository = explicit
+    before = set(server.tempdir.iterdir())
+    archive = tmp_path / "inner.tar.gz"
+    archive.write_bytes(gzip.compress(b"\0" * 15_000_000))
+    for level in range(20):
+        archive = archive_of(tmp_path / f"{level}.tar.gz", ({"name": "env.tar.gz"}, archive.read_bytes()))
+    add_report(repository, "nested", archive)
+    assert "Path activate does not exist. The Python environment should contain" in load(server, "nested")
+    wait_until(lambda: set(server.tempdir.iterdir()) == before, 20, "the end of the unpacked files")
 
 
 def fails(server, repository, name, env, text):

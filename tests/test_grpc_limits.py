@@ -68,6 +68,32 @@ def test_a_client_that_opens_and_resets_is_sent_away(server):
         assert b"\0\0\0\0" not in errors
 
 
+def test_a_client_that_opens_and_has_the_server_reset_is_sent_away(server):
+    """As above, but each stream is reset by the server, for a window that grows beyond 2^31 - 1."""
+    with http2.Connection(server.grpc) as connection:
+        head = http2.call_head(LIVE)
+        answers = connection.frames()
+        reset = 0
+        for first in range(1, 8000, 200):
+            streams = range(first, first + 200, 2)
+            connection.send(
+                b"".join(
+                    http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head)
+                    + http2.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", 2**31 - 1))
+                    for stream in streams
+                )
+            )
+            for kind, _, stream, payload in answers:
+                reset += kind == http2.RST_STREAM
+                if kind == http2.GOAWAY:
+                    assert payload[4:8] == struct.pack(">I", 2)
+                if kind == http2.RST_STREAM and stream == streams[-1]:
+                    break
+            else:
+                break  # closed
+        assert 1000 <= reset < 3000
+
+
 def test_a_head_without_an_end_is_cut_off(server):
     with http2.Connection(server.grpc) as connection:
         flood = http2.frame(http2.HEADERS, 0, 1, http2.call_head(LIVE))

@@ -952,7 +952,7 @@ def test_wrong_options_are_refused(repository):
         ("--worker-isolation=severe", "'severe' is no level of isolation: none, basic, strict or separate"),
         ("--worker-isolation==basic", "names no model before the '='"),
         ("--worker-path=relative", "'relative' is no absolute path"),
-        ("--worker-env=A=B", "'A=B' is no name of a variable"),
+        ("--worker-env=A=B", "'A' is to be the name of a variable alone"),
         ("--worker-user-ids=5-4", "out of range 5 to"),
     ):
         done = subprocess.run([BINARY, "serve", repository.path, option], capture_output=True, text=True, timeout=60)

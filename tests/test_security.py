@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from harness import openvino_models as models
+from harness.ensembles import ensemble, step
 from harness.environments import make_environment, parameter
 from harness.ovms import OvmsServer
-from harness.repository import IDENTITY, config, per_request
+from harness.repository import IDENTITY, Repository, config, per_request
 from harness.server import ROOT, wait_until
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
 SIMPLE = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])])
@@ -25,15 +28,34 @@ TOKEN = {"authorization": "Bearer o-token"}
 POLICY = {"rules": [{"identities": ["anonymous"], "apis": ["health"]}, {"identities": ["operator"], "apis": ["*"]}]}
 
 
+PAGE = (ROOT / "docs/security.md").read_text()
+# The peers' advisories and changes that the page has to speak of; those of libraries are its own choice.
+ADVISORIES = """
+    2025: 23268 23310 23311 23316 23317 23318 23319 23320 23321 23322 23323 23324 23325 23326 23327 23328 23329 23331
+          23333 23334 23335 23336 33201 33202 33211
+    2026: 16497 24146 24147 24173 24174 24175 24206 24207 24208 24209 24210 24213 24214 24215 24264 24266 47476 47477
+          47478 47479 47480 47481 47482 47487 47606 47625 47627 47628 47629 47630
+    2021: 26251
+    server: 8570 8571 8680 8686 8701 8708 8721 8741 8745 8763 8764 8768 8770 8787 8833 8880 8925
+    python_backend: 403 404 405 406 437 439
+"""
+
+
 def table():
     """(what holds, [tests]) of each row of docs/security.md."""
-    page = (ROOT / "docs/security.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", page, re.M)
+    rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", PAGE, re.M)
     assert [int(number) for number, _, _ in rows] == list(range(1, 31))
     return [(what, re.findall(r"`([^`]+)`", tests)) for _, what, tests in rows]
 
 
-@pytest.mark.parametrize(("what", "tests"), table())
+def advisories():
+    """(advisory, [tests]) of each row of the tables of advisories."""
+    section = PAGE.partition("\n## Advisories of others")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*) \| .* \| .* \| (.*) \|$", section, re.M)
+    return [(what, re.findall(r"`([^`]+)`", tests)) for what, tests in rows if what != "advisory" and "---" not in what]
+
+
+@pytest.mark.parametrize(("what", "tests"), table() + advisories())
 def test_the_tests_that_the_page_names_exist(what, tests):
     assert tests, what
     for test in tests:
@@ -45,6 +67,18 @@ def test_the_tests_that_the_page_names_exist(what, tests):
             assert re.search(rf"^TEST(_F|_P)?\({suite}, {case}\)", text, re.M), test
         elif name:
             assert re.search(rf"^(    )?def {name}\(", text, re.M), test
+
+
+def test_each_advisory_of_the_peers_has_a_row():
+    spoken = " ".join(what for what, _ in advisories())
+    kind = ""
+    for word in ADVISORIES.split():
+        if word.endswith(":"):
+            kind = word[:-1]
+        elif kind.isdigit():
+            assert spoken.count(f"CVE-{kind}-{word}") == 1, word
+        else:
+            assert len(re.findall(rf"\b{word}\b", spoken)) == 1, word
 
 
 def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
@@ -199,6 +233,13 @@ def test_no_source_converts_numbers_loosely_or_takes_the_stack_for_data():
             assert not loose.search(text), path
 
 
+def test_no_source_unpickles():
+    """What a client or a model's process sends is data: nothing makes objects or code of it."""
+    unpickles = re.compile(r"\b(c?pickle|marshal|shelve|dill)\b|\bnp\.load\(|allow_pickle", re.I)
+    for path, text in sources():
+        assert not unpickles.search(text), path
+
+
 ONE = '{"name": "IN", "shape": [1], "datatype": "FP32", "data": [1]}'
 
 
@@ -347,6 +388,130 @@ def test_clients_cannot_name_the_servers_memory(shared, connect, key):
     client = connect("http", shared)
     with client.fails("INTERNAL", f"Unable to open shared memory region: '{name}'"):
         client.raw.register_system_shared_memory("r", name, 16)
+
+
+# ---- what requests may say ----
+
+
+def resident_bytes(server):
+    return int(pathlib.Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_outputs_without_number_cost_nothing(shared):
+    """Names of outputs, many or many times the same: refused, and nothing of them stays."""
+    names = [[f"{i}" for i in range(200_000)], ["OUT"] * 4000, ["OUT", "OUT"], [f"{i}" for i in range(4000)]]
+    bodies = [json.dumps({**json.loads(BODY), "outputs": [{"name": name} for name in each]}) for each in names]
+    messages = []
+    for each in names:
+        message = service_pb2.ModelInferRequest(model_name="echo", raw_input_contents=[b"\0\0\0\0"])
+        message.inputs.add(name="IN", datatype="FP32", shape=[1])
+        for name in each:
+            message.outputs.add(name=name)
+        messages.append(message.SerializeToString())
+    with grpc.insecure_channel(shared.grpc) as channel:
+
+        def ask_all():
+            for body in bodies:
+                assert shared.request("POST", "/v2/models/echo/infer", body)[0] == 400
+            for message in messages:
+                code, text = outcome(channel, "/inference.GRPCInferenceService/ModelInfer", message)
+                assert code == grpc.StatusCode.INVALID_ARGUMENT, text
+
+        ask_all()
+        before = resident_bytes(shared)
+        for _ in range(8):
+            ask_all()
+        assert resident_bytes(shared) - before < 32 << 20
+    assert echoes(shared)
+
+
+@pytest.fixture(scope="module")
+def any_size(tmp_path_factory, module_serve):
+    """Models of each kind that take tensors of any two dimensions; the outputs of one have labels."""
+    repository = Repository(tmp_path_factory.mktemp("sizes") / "models")
+    tensors = [("IN", "FP32", [-1, -1])], [("OUT", "FP32", [-1, -1])]
+    repository.add("python", IDENTITY, config(None, *tensors))
+    repository.add("batched", IDENTITY, config(None, *tensors, max_batch_size=4, extra="dynamic_batching { }"))
+    labelled = config(None, tensors[0], [(*tensors[1][0], 'label_filename: "labels"')])
+    repository.add("labelled", IDENTITY, labelled, files={"labels": "one\ntwo\n"})
+    models.save(models.identity((-1, -1), input_name="IN", output="OUT"), repository.path / "openvino")
+    steps = [step("python", {"IN": "IN"}, {"OUT": "BETWEEN"}), step("openvino", {"IN": "BETWEEN"}, {"OUT": "OUT"})]
+    ensemble(repository, "steps", steps, *tensors)
+    return module_serve(repository)
+
+
+@pytest.mark.parametrize("model", ["python", "batched", "labelled", "openvino", "steps"])
+def test_tensors_without_elements_end_nothing(any_size, connect, model):
+    for shape in ([0], [0, 0], [0, 3], [3, 0], [0, 0, 0], [1, 0, 0], [2, 0, 3], [0, 2, 3], [4, 3, 0]):
+        asked = {"name": "IN", "shape": shape, "datatype": "FP32", "data": []}
+        for wish in ({}, {"classification": 2}, {"binary_data": True}):
+            body = {"inputs": [asked], "outputs": [{"name": "OUT", "parameters": wish}]}
+            status, _, answer = any_size.request("POST", f"/v2/models/{model}/infer", json.dumps(body))
+            assert status in (200, 400), answer
+        for client in (connect("http", any_size), connect("grpc", any_size)):
+            try:
+                got = client.infer(model, {"IN": np.zeros(shape, np.float32)}).as_numpy("OUT")
+                assert got.shape == tuple(shape)
+            except InferenceServerException as error:
+                assert "shape" in error.message() or "batch" in error.message(), error
+    for rows in ([], [[]], [[], []], [[[]]]):
+        for body in ({"instances": rows}, {"inputs": rows}, {"inputs": {"IN": rows}}):
+            status, _, answer = any_size.request("POST", f"/v1/models/{model}:predict", json.dumps(body))
+            assert status in (200, 400, 404), answer
+    assert any_size.json("GET", f"/v2/models/{model}/ready")[0] == 200
+
+
+LOADS = [
+    b"",
+    b"null",
+    b"[]",
+    b"7",
+    b'{"parameters": null}',
+    b'{"parameters": []}',
+    b'{"parameters": {"config": 7}}',
+    b'{"parameters": {"config": null}}',
+    b'{"parameters": {"config": "null"}}',
+    b'{"parameters": {"config": "[]"}}',
+    b'{"parameters": {"config": "{\\"name\\": 7}"}}',
+    b'{"parameters": {"config": "{\\"max_batch_size\\": 1e400}"}}',
+    b'{"parameters": {"config": "{\\"instance_group\\": [{\\"count\\": 2147483648}]}"}}',
+    b'{"parameters": {"config": "' + b"[" * 100_000 + b'"}}',
+    b'{"parameters": {"config": "{\\"input\\": ' + b"[" * 100_000 + b'"}}',
+    b'{"parameters": ' + b'{"a": ' * 100_000,
+    b'{"parameters": {"file:1/model.py": "%%%"}}',
+    b'{"parameters": {"config": "{}", "file:1/model.py": "%%%"}}',
+    b'{"parameters": {"config": "{}", "file:1/model.py": 7}}',
+    b'{"parameters": {"config": "{}", "file:": "eA=="}}',
+    b'{"parameters": {"config": "{}", "file:' + b"a/" * 5000 + b'b": "eA=="}}',
+    b'{"parameters": {"unload_dependents": "yes"}}',
+    b'{"parameters": {"\\ud800": 1}}',
+    b'{"parameters": {"config": "{\\"output\\": [{\\"label_filename\\": \\"/etc/passwd\\"}]}"}}',
+    b'{"parameters": {"config": "{\\"default_model_filename\\": \\"../../../etc/passwd\\"}"}}',
+]
+
+
+def test_a_load_may_say_anything(repository, serve):
+    """Bodies of loads that are wrong in every way: an error each time, which tells nothing of files, and the model stays."""
+    repository.add("echo", IDENTITY, SIMPLE)
+    server = serve(repository, "--model-control-mode=explicit", "--load-model=echo")
+    for body in LOADS:
+        for action in ("load", "unload"):
+            name = "echo" if action == "load" else "nothing"
+            status, _, answer = server.request("POST", f"/v2/repository/models/{name}/{action}", body)
+            assert status in (200, 400, 413, 500), (body[:80], answer)
+            assert b"root:" not in answer
+            if status != 200:
+                assert json.loads(answer)["error"], body[:80]
+    with grpc.insecure_channel(server.grpc) as channel:
+        for body in LOADS:
+            message = service_pb2.RepositoryModelLoadRequest(model_name="echo")
+            message.parameters["config"].string_param = body.decode()
+            message.parameters["file:1/model.py"].bytes_param = b"\0"
+            code, text = outcome(
+                channel, "/inference.GRPCInferenceService/RepositoryModelLoad", message.SerializeToString()
+            )
+            assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL), text
+    assert echoes(server)
 
 
 # ---- servers of which a part is missing ----

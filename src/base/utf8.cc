@@ -69,6 +69,19 @@ std::string Shortened(std::string_view text, size_t most) {
   return std::string(text.substr(0, end)) + "... (" + std::to_string(text.size()) + " bytes)";
 }
 
+std::string WithoutCredentials(std::string_view message) {
+  std::string text(message);
+  for (size_t at = text.find('@'); at != std::string::npos; at = text.find('@', at + 1)) {
+    size_t begin = text.find_last_of(" '\",", at) + 1;
+    const size_t scheme = text.find("://", begin);
+    if (scheme < at) begin = scheme + 3;
+    if (begin == at || (scheme > at && text.find(':', begin) > at)) continue;
+    text.replace(begin, at - begin, "***");
+    at = begin + 3;
+  }
+  return text;
+}
+
 bool IsControlCharacter(char32_t character) {
   return character < 0x20 || (character >= 0x7f && character < 0xa0) ||
          (character >= 0x2028 && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069);

@@ -1,4 +1,4 @@
-// Text in UTF-8: what it is, and what is shown of text that is none.
+// Text in UTF-8: what it is, and what is shown of text that is none, or too long, or has secrets.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,10 @@ inline constexpr size_t kMostRepeated = 512;
 // The text, or where it has more bytes than that, its first characters and its size: "abc... (70000 bytes)". For texts that
 // repeat what a client has sent, which may be as long as a message.
 std::string Shortened(std::string_view text, size_t most = kMostRepeated);
+
+// The message without the users and passwords of URLs and addresses in it: "s3://***@host". For errors that repeat what stands on a
+// command line.
+std::string WithoutCredentials(std::string_view message);
 
 // Takes the next character off `text`, which is not empty. Nothing, and one byte is taken, where no character
 // begins.

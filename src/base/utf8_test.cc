@@ -37,6 +37,15 @@ TEST(Utf8, TakesCharactersOff) {
   EXPECT_TRUE(text.empty());
 }
 
+TEST(Utf8, LeavesOutCredentials) {
+  EXPECT_EQ(WithoutCredentials("'s3://key:s3cret@host/a' is remote"), "'s3://***@host/a' is remote");
+  EXPECT_EQ(WithoutCredentials("s3://key:with/slash@host"), "s3://***@host");
+  EXPECT_EQ(WithoutCredentials("http://only@host, a:b@host:1"), "http://***@host, ***@host:1");
+  for (const char* text : {"", "@", "/models/a@b is missing", "http://host/x, me@home", "http://@host"}) {
+    EXPECT_EQ(WithoutCredentials(text), text);
+  }
+}
+
 TEST(Utf8, RepeatsTheBeginningOfALongText) {
   EXPECT_EQ(Shortened(""), "");
   EXPECT_EQ(Shortened(std::string(kMostRepeated, 'x')), std::string(kMostRepeated, 'x'));

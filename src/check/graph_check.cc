@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "check/text_file.h"
+#include "config/config_file.h"
 #include "graph/node_names.h"
 #include "graph/topology.h"
 #include "mediapipe/calculator.pb.h"
-#include "repository/config_plan.h"
 #include "serving/faults.h"
 
 namespace braid::check {

@@ -9,6 +9,7 @@
 #include "check/config_rules.h"
 #include "check/graph_check.h"
 #include "check/text_file.h"
+#include "config/config_file.h"
 #include "config/json_reader.h"
 #include "repository/config_plan.h"
 #include "repository/dependency_graph.h"

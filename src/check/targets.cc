@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "check/json_fields.h"
+#include "config/config_file.h"
 #include "config/model_name.h"
-#include "repository/config_plan.h"
 #include "repository/version_policy.h"
 
 namespace braid::check {

@@ -37,7 +37,7 @@ constexpr char kFleetFooter[] =
     "  braid fleet envoy --endpoints 10.0.0.1:8001:8000,10.0.0.2:8001:8000 --xds-folder /etc/envoy/braid\n";
 
 int RefuseFleet(const Status& status, int exit_code) {
-  std::cerr << "braid fleet: " << ToUtf8(status.message()) << '\n';
+  std::cerr << "braid fleet: " << WithoutCredentials(ToUtf8(status.message())) << '\n';
   return exit_code;
 }
 

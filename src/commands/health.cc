@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 
+#include "base/utf8.h"
 #include "http_client/ask.h"
 
 namespace braid {
@@ -31,7 +32,8 @@ constexpr std::string_view kHealthHelp =
     "  --help                          Print this\n";
 
 int Misused(std::string_view message) {
-  std::cerr << "braid health: " << message << '\n' << kHealthHelp.substr(0, kHealthHelp.find('\n') + 1);
+  std::cerr << "braid health: " << WithoutCredentials(message) << '\n'
+            << kHealthHelp.substr(0, kHealthHelp.find('\n') + 1);
   return 1;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/utf8.h"
 
 namespace braid {
 
@@ -22,8 +23,11 @@ struct FieldFault {
   std::string field;
 };
 
-inline FieldFault InvalidField(std::string text, std::string field) {
-  return {InvalidArgumentError(std::move(text)), std::move(field)};
+// A fault repeats names of the configuration, which may be as long as its file.
+inline constexpr size_t kMostFaultText = 4096;
+
+inline FieldFault InvalidField(const std::string& text, std::string field) {
+  return {InvalidArgumentError(Shortened(text, kMostFaultText)), std::move(field)};
 }
 
 // "input", 2 -> "input[2]".

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/nearest_name.h"
+#include "base/utf8.h"
 #include "config/field_fault.h"
 #include "config/folder.h"
 #include "config/guess_backend.h"
@@ -34,8 +35,9 @@ constexpr uint64_t kDefaultSequenceIdleUs = 1000000;
 std::string NearestField(const std::string& message) {
   constexpr std::string_view kType = "Message type \"";
   constexpr std::string_view kField = "\" has no field named \"";
+  constexpr size_t kLongestMessage = 512;
   const size_t middle = message.find(kField);
-  if (!message.starts_with(kType) || middle == std::string::npos) return "";
+  if (message.size() > kLongestMessage || !message.starts_with(kType) || middle == std::string::npos) return "";
   const size_t field = middle + kField.size();
   const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
       message.substr(kType.size(), middle - kType.size()));
@@ -336,7 +338,7 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   parser.SetRecursionLimit(kMaxNesting);
   google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   ModelConfig config;
-  if (!parser.Parse(&input, &config)) return InvalidArgumentError(errors.text());
+  if (!parser.Parse(&input, &config)) return InvalidArgumentError(Shortened(errors.text(), kMostFaultText));
   return config;
 }
 
@@ -349,7 +351,7 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
     config.set_name(std::string(folder_name));
   } else if (config.name() != folder_name) {
     return InvalidArgumentError("unexpected directory name '" + std::string(folder_name) + "' for model '" +
-                                config.name() + "', directory name must equal model name");
+                                Shortened(config.name()) + "', directory name must equal model name");
   }
   auto& policy = *config.mutable_version_policy();
   if (policy.policy_choice_case() == inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {

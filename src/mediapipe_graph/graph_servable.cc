@@ -1,12 +1,9 @@
 #include "mediapipe_graph/graph_servable.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
+#include "config/config_file.h"
 #include "mediapipe_graph/graph_stream.h"
 #include "mediapipe_graph/python_node_specs.h"
 #include "mediapipe_graph/session_calculator.h"
@@ -15,21 +12,6 @@
 
 namespace braid {
 namespace {
-
-Result<std::string> ReadGraphFile(const std::string& path) {
-  // Opening a named pipe would wait for its writer.
-  std::error_code fault;
-  if (!std::filesystem::is_regular_file(path, fault)) return FaultError(Fault::kFileInvalid, path);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || file.peek() == std::ifstream::traits_type::eof()) {
-    if (file.is_open() && file.eof() && !file.bad()) return std::string();
-    return FaultError(Fault::kFileInvalid, path);
-  }
-  text << file.rdbuf();
-  if (!file || !text) return FaultError(Fault::kFileInvalid, path);
-  return std::move(text).str();
-}
 
 std::vector<TensorSpec> SpecsOf(const std::vector<BoundaryStream>& streams) {
   std::vector<TensorSpec> specs;
@@ -119,7 +101,7 @@ class ServablesMemory final : public BufferAllocator {
 
 Result<std::shared_ptr<GraphServable>> GraphServable::Create(const OvmsGraphConfig& config,
                                                              const GraphDeps& deps) {
-  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadGraphFile(config.graph_path));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(config.graph_path));
   const GraphDefinitionOptions options{
       deps.calculators, {std::string(kPythonSidePacket)}, deps.cores, deps.no_queue};
   BRAID_ASSIGN_OR_RETURN(GraphDefinition definition, DefineGraph(config.name, text, options));

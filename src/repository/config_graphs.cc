@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "repository/config_plan.h"
+#include "config/config_file.h"
 #include "repository/parallel.h"
 
 namespace braid {

@@ -21,9 +21,6 @@ struct ConfigPlan {
   std::optional<OvmsMetricsConfig> metrics;
 };
 
-// A whole file of at most 16 MiB. Errors: kFileInvalid.
-Result<std::string> ReadConfigFile(const std::string& path);
-
 // The versions in a model's folder, ascending: folders whose names are whole numbers from 1 on. Links are
 // followed, the folder is the operator's. A file is its own version 1. Errors: kPathInvalid.
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);

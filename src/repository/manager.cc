@@ -12,6 +12,7 @@
 #include "base/guard.h"
 #include "base/mutex.h"
 #include "base/utf8.h"
+#include "config/config_file.h"
 #include "config/model_name.h"
 #include "repository/config_graphs.h"
 #include "repository/config_models.h"

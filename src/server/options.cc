@@ -10,6 +10,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "protocols/net/listening_socket.h"
 #include "server/options_ovms.h"
 #include "server/options_table.h"
@@ -217,7 +218,8 @@ CommandLine Print(std::string text) {
   return line;
 }
 
-CommandLine FailToServe(std::string_view message) {
+CommandLine FailToServe(std::string_view error) {
+  const std::string message = WithoutCredentials(error);
   CommandLine line;
   line.exit_code = 1;
   // The contract's own "Error: " texts stand at the start of their line.

@@ -106,8 +106,10 @@ std::string ShowIsolation(const ServerOptions& options) {
 
 Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find('=') != std::string_view::npos) {
-    return InvalidArgumentError(
-        fmt::format("'{}' is no name of a variable; its value is that of the server's environment", text));
+    // What stands behind '=' may be a secret.
+    return InvalidArgumentError(fmt::format(
+        "'{}' is to be the name of a variable alone; its value is that of the server's environment",
+        text.substr(0, text.find('='))));
   }
   options.workers.isolation.variables.emplace_back(text);
   return OkStatus();
@@ -683,8 +685,9 @@ const OptionSpec kOptionTable[] = {
         "The largest message, inflated where it is compressed; with a config.json 1 GiB, or a quarter of the "
         "memory if that is less, unless it is given"),
     Works("grpc-max-resets-per-second", "N", Group::kGrpc, Int<Grpc<&G::max_resets_per_second>, 1, 1000000>(),
-          "How many of its calls one connection may reset each second, and five times as many at once; "
-          "beyond that it "
+          "How many of its calls one connection may reset each second, and again have reset by breaking "
+          "HTTP/2, "
+          "and five times as many at once; beyond that it "
           "is ended"),
     Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
           "Calls that one connection may have open"),

@@ -68,6 +68,18 @@ class Asking : public ::testing::Test {
   std::unique_ptr<RedisClient> client_;
 };
 
+TEST_F(Asking, AListWithoutEndIsAnError) {
+  for (const char* head : {"*2305843009213693953\r\n", "*9223372036854775807\r\n", "*-2\r\n",
+                           "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"}) {
+    FakeRedis redis([head](const FakeRedis::Words&) { return std::string(head); });
+    RedisClient::Options options;
+    options.url.addresses = {redis.address()};
+    Open(options);
+    EXPECT_THAT(Ask({"GET", "b"}), HasSubstr("it speaks another protocol: ")) << head;
+    client_.reset();
+  }
+}
+
 class RedisClientTest : public Asking {
  protected:
   RealRedis redis_;

@@ -45,9 +45,16 @@ NativeTask OpenVinoIsolation::TritonTask(NativeTask::Kind kind, const ModelLocat
   return task;
 }
 
+Result<bool> OpenVinoIsolation::RunsApart(const ModelLocation& location,
+                                          const inference::ModelConfig& config) const {
+  BRAID_ASSIGN_OR_RETURN(const bool wanted, IsIsolated(config, options_.isolate));
+  // OpenVINO may crash when it reads a file. That is the operator's to risk, and no client's.
+  return wanted || location.temporary_files != nullptr;
+}
+
 Status OpenVinoIsolation::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
-  BRAID_ASSIGN_OR_RETURN(const bool isolate, IsIsolated(config, options_.isolate));
-  if (!isolate) return inside_->AutoComplete(location, config);
+  BRAID_ASSIGN_OR_RETURN(const bool apart, RunsApart(location, config));
+  if (!apart) return inside_->AutoComplete(location, config);
   BRAID_ASSIGN_OR_RETURN(
       NativeAnswer answer,
       options_.workers->Do(config.name(), TritonTask(NativeTask::Kind::kTritonConfig, location, config)));
@@ -57,8 +64,8 @@ Status OpenVinoIsolation::AutoComplete(const ModelLocation& location, inference:
 
 Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
-  BRAID_ASSIGN_OR_RETURN(const bool isolate, IsIsolated(*config, options_.isolate));
-  if (!isolate) {
+  BRAID_ASSIGN_OR_RETURN(const bool apart, RunsApart(location, *config));
+  if (!apart) {
     if (config->parameters().contains("WORKER_ISOLATION"))
       return InvalidArgumentError(
           "model '" + config->name() +

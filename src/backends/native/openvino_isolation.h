@@ -1,6 +1,7 @@
 // OpenVinoIsolation: OpenVINO's models, each inside the server or in a native worker, as the operator
 // (--isolate=openvino) and the model's own configuration want it: parameter ISOLATE of a config.pbtxt, "isolate" of an
-// entry of a config.json. Where neither says anything, models that a request might crash have a worker.
+// entry of a config.json. Where neither says anything, models that a request might crash have a worker. So have all whose files a
+// client has brought.
 // What serves them sees no difference but in what a crash costs.
 #pragma once
 
@@ -49,6 +50,8 @@ class OpenVinoIsolation final : public Backend {
  private:
   OpenVinoIsolation(Options options, Logger& log) : options_(std::move(options)), log_(log) {}
 
+  // Whether a model of a repository has a worker from the start. Errors: parameter ISOLATE is wrong.
+  Result<bool> RunsApart(const ModelLocation& location, const inference::ModelConfig& config) const;
   // A task with the settings of this backend.
   NativeTask Task(NativeTask::Kind kind) const;
   NativeTask TritonTask(NativeTask::Kind kind, const ModelLocation& location,

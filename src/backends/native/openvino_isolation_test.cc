@@ -246,6 +246,25 @@ TEST_F(OpenVinoIsolationTest, AModelOfARepositoryIsCompletedAndRunApart) {
   (*model)->Stop(SteadyNowNs() + 10 * kSecond);
 }
 
+TEST_F(OpenVinoIsolationTest, WhatAClientBringsRunsApartWhateverItSays) {
+  Save(models::Affine({-1, 3}));
+  inference::ModelConfig config;
+  config.set_name("m");
+  config.set_backend("openvino");
+  (*config.mutable_parameters())["ISOLATE"].set_string_value("false");
+  ModelLocation location = Location(config);
+  ASSERT_TRUE(isolation().AutoComplete(location, config).ok());
+  NormalizeConfig(config);
+  const auto pid = [&] {
+    auto model = isolation().Create(location, std::make_shared<const inference::ModelConfig>(config));
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->instances().at(0)->report().pid;
+  };
+  EXPECT_EQ(pid(), 0);
+  location.temporary_files = std::make_shared<int>(0);
+  EXPECT_NE(pid(), 0);
+}
+
 TEST_F(OpenVinoIsolationTest, AModelMaySayWhereItRuns) {
   Save(models::Affine({-1, 3}));
   OvmsModelConfig config = Config();

@@ -159,9 +159,15 @@ struct Http2Session::Callbacks {
         return 0;
       });
     }
-    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM) {
+    if (frame->hd.type == NGHTTP2_RST_STREAM) {
+      const uint32_t error = frame->rst_stream.error_code;
       return Run([&] {
-        Self(self).owner_.OnStreamRefused();
+        if (error == NGHTTP2_REFUSED_STREAM) {
+          Self(self).owner_.OnStreamRefused();
+        } else if (error != NGHTTP2_NO_ERROR && error != NGHTTP2_INTERNAL_ERROR &&
+                   !Self(self).CountBrokenStream()) {
+          return Checked(nghttp2_session_terminate_session(session, NGHTTP2_INTERNAL_ERROR));
+        }
         return 0;
       });
     }
@@ -264,7 +270,8 @@ struct Http2Session::Callbacks {
   }
 };
 
-Http2Session::Http2Session(Owner& owner, const Limits& limits) : owner_(owner), limits_(limits) {
+Http2Session::Http2Session(Owner& owner, const Limits& limits)
+    : owner_(owner), limits_(limits), faults_left_(static_cast<double>(limits.reset_burst)) {
   nghttp2_option* option = nullptr;
   if (nghttp2_option_new(&option) != 0) throw std::bad_alloc();
   const std::unique_ptr<nghttp2_option, void (*)(nghttp2_option*)> options(option, nghttp2_option_del);
@@ -286,6 +293,15 @@ Http2Session::Http2Session(Owner& owner, const Limits& limits) : owner_(owner), 
   Checked(nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings)));
   Checked(nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0,
                                                 static_cast<int32_t>(limits.connection_window)));
+}
+
+bool Http2Session::CountBrokenStream() {
+  // As nghttp2 counts those that the client resets itself: what a call costs is the same.
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> passed = now - std::exchange(faults_counted_, now);
+  const double again = passed.count() * static_cast<double>(limits_.resets_per_second);
+  faults_left_ = std::min(static_cast<double>(limits_.reset_burst), faults_left_ + again) - 1;
+  return faults_left_ >= 0;
 }
 
 Http2Session::~Http2Session() {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <boost/container/small_vector.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -96,6 +97,7 @@ class Http2Session {
     uint32_t frame_bytes = 1U << 20;
     size_t head_bytes = size_t{32} << 10;
     size_t head_fields = 256;
+    // Of streams that the client resets, and again of those that it has the session reset by breaking the protocol.
     uint64_t reset_burst = 1000;
     uint64_t resets_per_second = 200;
   };
@@ -168,6 +170,9 @@ class Http2Session {
   };
   struct Callbacks;
 
+  // Counts a stream that is reset because its client broke the protocol. False: that was one too many.
+  bool CountBrokenStream();
+
   Owner& owner_;
   const Limits limits_;
   nghttp2_session* session_ = nullptr;
@@ -177,6 +182,8 @@ class Http2Session {
   OutgoingBytes* outgoing_ = nullptr;      // within Stage()
   size_t most_ = 0;                        // likewise
   std::unordered_set<Request*> requests_;  // all that are open
+  double faults_left_;                     // streams that the client may break before it is sent away
+  std::chrono::steady_clock::time_point faults_counted_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace braid

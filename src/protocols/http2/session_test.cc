@@ -370,6 +370,22 @@ TEST_F(FewResets, SendsAClientAwayThatTakesTooManyRequestsBack) {
   EXPECT_EQ(fault, nghttp2_http2_strerror(*client.goaway));
 }
 
+TEST_F(FewResets, SendsAClientAwayThatHasTooManyOfItsRequestsReset) {
+  for (int i = 0; i < 100 && !client.goaway; ++i) {
+    const int32_t id = client.Request({}, "q", true);
+    Talk();
+    // A window that grows beyond what HTTP/2 allows is a fault of this stream alone.
+    const std::string sent = std::string("\0\0\4\x8\0\0\0\0", 8) + static_cast<char>(id) + "\x7f\xff\xff\xff";
+    const Buffer block = CopyToHeap(std::as_bytes(std::span(sent)));
+    ASSERT_TRUE(session.Receive(block, block.text()).ok());
+    Talk();
+    EXPECT_EQ(client.answers[id].error, NGHTTP2_FLOW_CONTROL_ERROR);
+  }
+  ASSERT_TRUE(client.goaway.has_value());
+  EXPECT_EQ(streams.size(), 11u);
+  EXPECT_EQ(fault, nghttp2_http2_strerror(NGHTTP2_INTERNAL_ERROR));
+}
+
 class FewStreams : public Http2SessionTest {
  protected:
   FewStreams() : Http2SessionTest({.streams = 3}) {}
