@@ -127,10 +127,11 @@ TEST(Datatype, CanBeSaidWhereTheMetadataHasNone) {
 }
 
 TEST(TensorFromBytes, HasTheShapeThatItsBytesSay) {
-  const ModelInfo model = Model();
+  const ModelInfo model;
   const auto tensor = TensorFromBytes(model, {"Z", "INT16", {-1, 2}}, {}, std::string("\1\0\2\0\3\0\4\0", 8));
   ASSERT_TRUE(tensor.ok());
   EXPECT_EQ(Numbers(*tensor), "[1,2,3,4]");
+  EXPECT_THAT(tensor->shape, ElementsAre(2, 2));
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abc").status().message(),
             "3 bytes are no whole number of INT16");
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abcd").status().message(),
