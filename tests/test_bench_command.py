@@ -7,6 +7,8 @@ import signal
 import subprocess
 
 import pytest
+from harness import graphs
+from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY
 from harness.waiting import wait_until
@@ -123,6 +125,37 @@ def test_counts_are_the_servers(server, protocol):
         )
         assert level["inferences_per_s"] == pytest.approx(2 * level["requests_per_s"])
         assert level["errors"] == {}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_an_open_dimension_is_one(server, protocol):
+    done = bench(server, protocol, "-m", "large", "--request-count", 10, "--format", "json")
+    (level,) = measurements(done)
+    assert level["errors"] == {}
+    assert done.stderr.count("braid bench: IN has the shape [-1]: [1] is taken; --shape IN:... says another\n") == 1
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_graph_is_asked_with_a_datatype_of_ones_own(tmp_path, protocol):
+    source = """
+        from pyovms import Tensor
+
+        class OvmsPythonModel:
+            def execute(self, inputs):
+                return [Tensor("out", inputs[0].data, inputs[0].shape, inputs[0].datatype)]
+    """
+    (tmp_path / "data.json").write_text(
+        json.dumps({"data": [{"in": [1, 2]}], "validation_data": [{"out": [1, 2]}]}), encoding="utf-8"
+    )
+    with OvmsServer(graphs.config(graphs.single(tmp_path, "same", source)), workdir=tmp_path) as server:
+        options = ("-m", "same", "--request-count", 10, "--format", "json")
+        (level,) = measurements(bench(server, protocol, *options, "--datatype", "in:FP32"))
+        assert level["errors"] == {}
+        (level,) = measurements(bench(server, protocol, *options, "--input-data", tmp_path / "data.json", "--validate"))
+        assert level["errors"] == {}
+        refused = bench(server, protocol, *options)
+        assert refused.returncode == 2
+        assert "--datatype in:FP32" in refused.stderr
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

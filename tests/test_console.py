@@ -74,6 +74,7 @@ def server(tmp_path_factory):
     repository.add("longs", config_text=config(None, [("IN", "INT64", [-1])], [("OUT", "INT64", [-1])]))
     repository.add("truths", config_text=config(None, [("IN", "BOOL", [-1])], [("OUT", "BOOL", [-1])]))
     repository.add("broken", "raise RuntimeError('the weights are missing')", config(None, *one))
+    repository.add("unreadable", config_text="no_such_field: 1")
     options = ["--model-control-mode=explicit", "--load-model=*", "--exit-on-error=false", "--strict-readiness=false"]
     with Server([folder], *options, workdir=tmp_path_factory.mktemp("server"), ready=False) as server:
         wait_until(lambda: server.request("GET", "/v2/models/add_sub/ready")[0] == 200, 60, "add_sub")
@@ -244,6 +245,84 @@ def test_overview(server, tab):
     expect(page.locator(".figure").filter(has_text="Models ready").locator(".value")).to_have_text(str(ready))
     fault = page.get_by_role("region", name="Needs a look").get_by_role("listitem").filter(has_text="broken")
     expect(fault).to_contain_text("the weights are missing")
+    fault = page.get_by_role("region", name="Needs a look").get_by_role("listitem").filter(has_text="unreadable")
+    expect(fault).to_contain_text("no_such_field")
+
+
+def only_the_first(page, pattern):
+    """Lets the first request of a kind pass. Returns a function that lets all others pass too."""
+    held = []
+
+    def take(route):
+        if held:
+            held.append(route)
+        else:
+            held.append(None)
+            route.continue_()
+
+    page.route(pattern, take)
+
+    def pass_all():
+        page.unroute(pattern)
+        for route in held[1:]:
+            route.continue_()
+
+    return pass_all
+
+
+def test_what_was_not_measured_yet_is_not_said_to_be_nothing(server, pipelines, tab):
+    window = tab(server)
+    page = window.page
+    pass_all = only_the_first(page, "**/console/api/models")
+    with repeatedly(lambda: add_sub(server)):
+        window.open()
+        figure = page.locator(".figure", has=page.get_by_text("Requests", exact=True)).locator(".value")
+        busiest = page.get_by_role("region", name="Busiest now")
+        expect(figure).to_have_text("–")
+        expect(busiest).to_contain_text("The last seconds are being measured.")
+        pass_all()
+        wait_until(lambda: figure.inner_text() != "–" and number(figure.inner_text()) > 1, 20, "a rate")
+        expect(busiest).to_contain_text("add_sub")
+
+    window = tab(pipelines)
+    page = window.page
+    pass_all = only_the_first(page, "**/console/api/models/faces/versions/1")
+    drawing = window.open("models/faces/1/structure").get_by_role("region", name="Drawing")
+    expect(drawing).to_contain_text("The last seconds are being measured: shown since it was loaded.")
+    pass_all()
+    expect(drawing).to_contain_text("Nothing ran in the last seconds: shown since it was loaded.")
+
+    def busy(route):
+        answer = route.fetch()
+        model = answer.json()
+        for node in model["structure"]["nodes"]:
+            node["started"] = node["ended"] + 1
+        route.fulfill(response=answer, json=model)
+
+    page.route("**/console/api/models/faces/versions/1", busy)
+    expect(drawing).to_contain_text("What runs did not end in the last seconds: shown since it was loaded.")
+
+
+def test_names_at_the_edges_of_a_drawing_are_whole(repository, serve, tab):
+    long = "the_probabilities_of_all_classes"
+    one = ([("IN", "FP32", [1])], [("OUT", "FP32", [1])])
+    repository.add("first", config_text=config(None, one[0], [(long, "FP32", [1])]))
+    repository.add("second", config_text=config(None, [(long, "FP32", [1])], one[1]))
+    steps = ", ".join(
+        f'{{ model_name: "{model}" model_version: -1 input_map {{ key: "{given}" value: "{given}" }} '
+        f'output_map {{ key: "{made}" value: "{made}" }} }}'
+        for model, given, made in [("first", "IN", long), ("second", long, "OUT")]
+    )
+    text = config(None, *one, backend=None, extra=f'platform: "ensemble"\nensemble_scheduling {{ step [ {steps} ] }}')
+    repository.add("whole", source=None, config_text=text)
+    page = tab(serve(repository)).open("models/whole/1/structure")
+    expect(page.locator(".link .port").first).to_be_visible()
+    texts = page.locator(".link .port").all_text_contents()
+    assert "the_probabilities_of_all_classes" in texts
+    boxes = [each.bounding_box() for each in page.locator(".node").all() + page.locator(".link .port").all()]
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            assert one["x"] >= other["x"] + other["width"] or other["x"] >= one["x"] + one["width"], texts
 
 
 def test_charts(server, tab):
@@ -270,7 +349,7 @@ def test_models_are_searched_and_sorted(server, tab):
     expect(links).to_have_text(["digits"])
     page.get_by_label("Search the models").fill("")
     page.get_by_label("State", exact=True).select_option("with faults")
-    expect(links).to_have_text(["broken"])
+    expect(links).to_have_text(["unreadable", "broken"])
 
 
 def test_nodes_of_a_pipeline(pipelines, tab):
@@ -430,9 +509,10 @@ def test_try_numbers(server, tab):
     values = page.get_by_role("group", name="Values of OUTPUT0").get_by_role("cell")
     expect(values.nth(0)).to_have_text("11")
     assert [text for text in values.all_inner_texts() if text] == ["11", "22", "33.5", "36"]
-    # The command does the same in a shell.
+    # The command does the same in a shell, at the port where clients ask.
     page.get_by_text("The same with curl").click()
     command = page.get_by_label("Command").inner_text()
+    assert f"http://{server.http}/" in command
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=True)
     assert json.loads(done.stdout)["outputs"][0]["data"] == [11, 22, 33.5, 36]
 
@@ -522,6 +602,20 @@ def test_try_a_stream(server, tab):
     expect(page.get_by_role("region", name="Answer")).to_contain_text("4 answers in")
 
 
+def test_texts_of_a_stream_are_told_apart(server, tab):
+    page = tab(server).open("models/repeat/1/try")
+    page.get_by_label("Data of TEXT").fill("word")
+    times = page.locator("fieldset.input").filter(has_text="TIMES")
+    times.get_by_label("send it").check()
+    times.get_by_label("Data of TIMES").fill("3")
+    send(page)
+    stream = page.locator(".stream")
+    expect(page.locator(".stream .token")).to_have_count(3)
+    assert stream.inner_text().split("\n") == ["word"] * 3
+    page.get_by_label("put together").check(force=True)
+    expect(stream).to_have_text("wordwordword")
+
+
 def test_try_a_sequence(server, tab):
     page = tab(server).open("models/running_sum/1/try")
     fields = page.locator("details").filter(has_text="Sequence and parameters")
@@ -574,6 +668,10 @@ def test_no_management_without_explicit_mode(repository, serve, tab):
     button = page.get_by_role("button", name="Unload")
     expect(button).to_be_disabled()
     expect(button).to_have_accessible_description(re.compile("--model-control-mode=explicit"))
+    # A finger does not hover: it is told when it touches the button.
+    button.click(force=True)
+    expect(page.get_by_role("status").filter(has_text="--model-control-mode=explicit")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_token(repository, serve, tab, tmp_path):
@@ -596,6 +694,12 @@ def test_token(repository, serve, tab, tmp_path):
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="m", exact=True)).to_be_visible()
     expect(dialog).to_have_count(0)
+    phone = tab(server, size=PHONE).page
+    phone.goto("/console/#/models")
+    dialog = phone.get_by_role("dialog", name="A token is needed")
+    dialog.get_by_role("button", name="Cancel").click()
+    phone.get_by_role("button", name="Token", exact=True).click()
+    expect(dialog).to_be_visible()
 
 
 # ---- several servers -------------------------------------------------------------------------------------------------

@@ -120,11 +120,14 @@ def test_texts_of_models(faulty, serve, connect, protocol):
         assert index[name], name
     # All of it is in the log.
     for text in (
-        f"  {repository}/raiser/1/model.py(",
+        f'\n      File "{repository}/raiser/1/model.py", line ',
         f"'{repository}/raiser/weights.bin'",
-        f"{json.__path__[0]}/decoder.py(",
-        f"  {repository}/unsound/1/model.py(3): initialize",
-        f"  {repository}/syntax/1/model.py(3): <module>\n    x = 1 +\n",
+        f'\n      File "{json.__path__[0]}/decoder.py", line ',
+        f'File "{repository}/unsound/1/model.py", line 3, in initialize\n'
+        + " " * 8
+        + "raise ValueError('not today')\n",
+        f'model.py:3] SyntaxError: invalid syntax (model.py, line 3)\n      File "{repository}/syntax/1/model.py", line 3\n'
+        + "        x = 1 +\n               ^\n    SyntaxError: invalid syntax\n",
         f"code 3; last line of stderr: a secret of {repository}/raiser",
         f"code 3; last line of stderr: a secret of {repository}/dying",
         f"Python model file not found in '{repository}/empty/1/model.py'",
@@ -132,7 +135,7 @@ def test_texts_of_models(faulty, serve, connect, protocol):
         f"'{repository}/inside/environment' (EXECUTION_ENV_PATH)",
         f"{repository}/broken_onnx/1/model.onnx",
     ):
-        assert text.replace("\n", "\\n") in server.log, text
+        assert text in server.log, text
 
 
 def test_verbose_errors(faulty, serve, connect):
@@ -257,14 +260,14 @@ def test_texts_of_a_config(files, tmp_path):
         folder = tmp_path / "files"
         for text in (
             f"{folder}/failing/model.py.weights",
-            f"  {folder}/unsound/model.py(4): initialize",
-            f"  {folder}/syntax/model.py(3): <module>\n    x = 1 +\n",
+            f'\n      File "{folder}/unsound/model.py", line 4, in initialize\n        raise ValueError("not today")\n',
+            f'\n      File "{folder}/syntax/model.py", line 3\n        x = 1 +\n',
             f"{folder}/headless/model.py",
             f"{folder}/no_library.so",
             f"{folder}/broken/1/model.onnx",
             "/no_such_folder/models/elsewhere",
         ):
-            assert text.replace("\n", "\\n") in server.log, text
+            assert text in server.log, text
 
 
 def test_verbose_errors_of_a_config(files, tmp_path):

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 
 BODY = {"inputs": [{"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
@@ -66,9 +67,77 @@ def post(body, *headers, path=PATH, length=True):
 # ---- routes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
+@pytest.mark.parametrize("path", ["/v2/nope", "/v2/models/echo/versions/abc", "/v2/models/echo/nope"])
 def test_unknown_path(server, path):
     assert server.json("GET", path) == (404, {"error": "Not Found"})
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def front(server, port="http", **headers):
+    """The document at /."""
+    status, got, body = server.request("GET", "/", headers=headers, address=getattr(server, port))
+    assert (status, got["Content-Type"]) == (200, "application/json"), body
+    return json.loads(body)
+
+
+@pytest.mark.parametrize("port", ["http", "metrics"])
+def test_the_front_page_names_what_there_is(server, port):
+    address = getattr(server, port)
+    document = front(server, port)
+    console = f"http://{server.metrics}/console/"
+    assert (document["name"], document["openapi"], document["console"]) == ("Braid", "/openapi.json", console)
+    assert document["version"] == server.json("GET", "/v2")[1]["version"]
+    described = json.loads(server.request("GET", "/openapi.json", address=address)[2])["paths"]
+    named = {(each["method"].lower(), each["path"]) for each in document["routes"]}
+    assert named == {
+        (method, path)
+        for path, item in described.items()
+        for method in item
+        if "/versions/" not in path and "/labels/" not in path and path != "/openapi.json"
+    }
+    assert "echo" not in json.dumps(document)
+    status, headers, body = server.request("GET", "/", headers=BROWSER, address=address)
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    page = body.decode()
+    assert f'<a href="{console}">' in page
+    assert '<a href="/openapi.json">' in page
+    assert all(f">{path}<" in page for _, path in named)
+    assert server.request("GET", console.partition(server.metrics)[2], address=server.metrics)[0] == 200
+    # Whatever else is asked of it is as unknown as before.
+    assert server.request("POST", "/", "{}", address=address)[0] == 404
+    assert server.request("HEAD", "/", address=address)[::2] == (200, b"")
+
+
+def test_the_front_page_names_what_its_reader_may_use(repository, serve, tmp_path):
+    repository.add_identity("secret_name")
+    (tmp_path / "tokens").write_text("operator o-token\n")
+    (tmp_path / "tokens").chmod(0o600)
+    rules = [{"identities": ["anonymous"], "apis": ["health"]}, {"identities": ["operator"], "apis": ["*"]}]
+    (tmp_path / "policy.json").write_text(json.dumps({"rules": rules}))
+    server = serve(repository, f"--token-file={tmp_path / 'tokens'}", f"--policy-file={tmp_path / 'policy.json'}")
+    document = front(server)
+    assert {each["path"] for each in document["routes"]} == {
+        "/v2/health/live",
+        "/v2/health/ready",
+        "/v2/models/{model}/ready",
+    }
+    assert not {"version", "openapi"} & set(document)
+    assert document["console"] == f"http://{server.metrics}/console/"
+    whole = front(server, Authorization="Bearer o-token")
+    assert whole["openapi"] == "/openapi.json"
+    assert "/v2/models/{model}/infer" in {each["path"] for each in whole["routes"]}
+    assert "secret_name" not in json.dumps([document, whole])
+
+
+def test_the_front_page_of_a_config(tmp_path):
+    with OvmsServer({"model_config_list": []}, "--allow-console=false", workdir=tmp_path) as server:
+        document = front(server)
+        assert "/v1/config" in {each["path"] for each in document["routes"]}
+        assert "console" not in document
+        assert server.json("POST", "/", {}) == (400, {"error": "Invalid request URL"})
 
 
 @pytest.mark.parametrize(

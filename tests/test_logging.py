@@ -1,5 +1,6 @@
 """The log (section 7) and its switches (17.3)."""
 
+import json
 import re
 
 import grpc
@@ -189,6 +190,85 @@ def test_lines_go_to_the_log_file(repository, serve, connect, tmp_path):
     server.stop()
     assert "into the file" in path.read_text()
     assert "into the file" not in server.stderr
+
+
+# ---- tracebacks -----------------------------------------------------------------------------------
+
+
+FAILS = per_request(
+    """
+    how = int(get(request, "IN")[0])
+    if how == 1:
+        import traceback
+        try:
+            {}["no such key"]
+        except KeyError:
+            pb_utils.Logger.log_error(traceback.format_exc())
+        return respond(OUT=get(request, "IN"))
+    raise ValueError("no such thing\\nE0101 00:00:00.000000 1 server.cc:1] forged\\x1b[31m")
+    """
+)
+
+
+def record(server, beginning):
+    """The lines of the message whose first line matches: the first one without what stands in front, the others as they are."""
+    found = server.wait_for_log(r"(?m)^[A-Z]\d{4} [\d:.]+ \d+ (" + beginning + r"[^\n]*(?:\n [^\n]*)*)\n(?! )")
+    return found[1].split("\n")
+
+
+def test_a_traceback_has_lines_and_none_of_them_can_be_forged(repository, serve, connect):
+    folder = repository.add("fails", FAILS, config("fails", ROWS, OUT))
+    server = serve(repository)
+    client = connect("http", server)
+    with client.fails("INTERNAL"):
+        client.infer("fails", {"IN": np.zeros(2, dtype=np.float32)})
+    lines = record(server, r"model\.py:\d+\] Failed to process")
+    source = (folder / "1" / "model.py").read_text().splitlines()
+    number = next(n for n, line in enumerate(source, 1) if "raise ValueError" in line)
+    prefix = f"model.py:{number}] Failed to process the request(s) for model 'fails_0', message: "
+    assert lines[:3] == [
+        prefix + "ValueError: no such thing",
+        "    E0101 00:00:00.000000 1 server.cc:1] forged\\x1b[31m",
+        "    Traceback (most recent call last):",
+    ]
+    assert lines[-4:] == [
+        f'      File "{folder}/1/model.py", line {number}, in one',
+        "        " + source[number - 1].strip(),
+        "    ValueError: no such thing",
+        "    E0101 00:00:00.000000 1 server.cc:1] forged\\x1b[31m",
+    ]
+    assert "braid_worker" not in server.log
+    assert not re.search("^E0101", server.log, re.MULTILINE)
+    # The console has the same lines, without the blanks in front.
+    page = json.loads(server.request("GET", "/console/api/log?model=fails", address=server.metrics)[2])
+    text = next(line["text"] for line in page["lines"] if "Failed to process" in line["text"])
+    assert text.split("\n") == [lines[0].partition("] ")[2], *(line[4:] for line in lines[1:])]
+
+
+def test_a_text_of_several_lines_that_a_model_logs_keeps_them(repository, serve, connect):
+    repository.add("fails", FAILS, config("fails", ROWS, OUT))
+    server = serve(repository)
+    connect("grpc", server).infer("fails", {"IN": np.ones(2, dtype=np.float32)})
+    lines = record(server, r"model\.py:\d+\] Traceback")
+    assert '{}["no such key"]' in [line.strip() for line in lines]
+    assert lines[-1] == "    KeyError: 'no such key'"
+
+
+def test_a_syntax_error_of_a_model_has_no_frames_of_the_import(repository, serve):
+    folder = repository.add("syntax", "import os\n\nx = 1 +\n", config("syntax", ROWS, OUT))
+    server = serve(repository, "--exit-on-error=false", ready=False)
+    assert record(server, r"model\.py:3\] SyntaxError") == [
+        "model.py:3] SyntaxError: invalid syntax (model.py, line 3)",
+        f'      File "{folder}/1/model.py", line 3',
+        "        x = 1 +",
+        "               ^",
+        "    SyntaxError: invalid syntax",
+    ]
+    # What clients are told of the failed load stays one text, and stands in the log with its lines.
+    assert record(server, r"folder_loads\.cc:\d+\] failed to load 'syntax'")[1:] == [
+        "    At:",
+        "      syntax/1/model.py(3): <module>",
+    ]
 
 
 # ---- lines cannot be forged ----------------------------------------------------------------------

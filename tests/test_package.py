@@ -14,7 +14,9 @@ import sys
 import tarfile
 
 import pytest
+import tritonclient.grpc as grpcclient
 from harness.server import BINARY
+from harness.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -323,10 +325,28 @@ class TestHealth:
         repository.add_identity("m")
         (repository.path / "m/1/model.py").write_text("syntax error")
         server = serve(repository, "--exit-on-error=false", ready=False)
-        code, out, text = self.ask(server.http)
-        assert (code, out) == (1, "")
-        assert text == f"{server.http} is not ready: it answered with status 400\n"
+        head = "{} is not ready: it answered with status 400\n"
+        why = "  m version 1 is UNAVAILABLE: Internal: SyntaxError: invalid syntax (model.py, line 1)\n"
+        for address in (server.http, server.metrics):
+            wait_until(lambda address=address: "UNAVAILABLE" in self.ask(address)[2], 20, "the end of the load")
+            assert self.ask(address) == (1, "", head.format(address) + why)
         assert self.ask("--live", server.http)[0] == 0
+
+    def test_of_a_server_with_a_configuration_that_cannot_be_read(self, serve, repository):
+        repository.add_identity("good")
+        repository.add("m", config_text='max_batch_sise: "8"\ninput [')
+        server = serve(repository, "--exit-on-error=false", ready=False)
+        wait_until(lambda: "max_batch_sise" in server.stdout, 20, "the table at start")
+        entry = next(each for each in server.json("POST", "/v2/repository/index", {})[1] if each["name"] == "m")
+        assert entry.keys() == {"name", "state", "reason"}
+        assert entry["state"] == "UNAVAILABLE"
+        why = entry["reason"].partition("\n")[0]
+        assert "max_batch_sise" in why
+        assert re.search(rf"^m +- +- +- +not loaded: {re.escape(why)}$", server.stdout, re.MULTILINE)
+        with grpcclient.InferenceServerClient(server.grpc) as client:
+            (told,) = (each for each in client.get_model_repository_index().models if each.name == "m")
+        assert (told.version, told.state, told.reason) == ("", "UNAVAILABLE", entry["reason"])
+        assert f"  m is UNAVAILABLE: {why}\n" in self.ask(server.http)[2] or self.ask(server.http)[0] == 0
 
     def test_of_nothing(self):
         assert self.ask("127.0.0.1:1") == (1, "", "127.0.0.1:1 is not ready: Connection refused\n")

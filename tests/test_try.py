@@ -6,6 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
+from harness import graphs
+from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY
 
@@ -96,8 +98,10 @@ def test_values_at_random_are_the_same_for_one_seed(server, protocol):
 @protocols
 def test_shapes_and_batches(server, protocol):
     done = attempt(server, protocol, "any")
-    assert done.returncode == 2
-    assert "input IN has the shape [1,-1,2]: say which by --shape IN:..." in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "braid try: IN has the shape [-1,2]: [1,2] is taken; --shape IN:... says another\n"
+    assert "> IN INT64[1,1,2]  " in done.stdout
+    assert outputs(attempt(server, protocol, "any", "-d", "IN=7", "--json"))[0]["OUT"]["data"] == [7, 7]
     output = outputs(attempt(server, protocol, "any", "--shape", "IN:3,2", "-b", 2, "--json"))[0]["OUT"]
     assert output["shape"] == [2, 3, 2]
     output = outputs(attempt(server, protocol, "any", "-d", "IN=[[1,2],[3,4],[5,6]]", "--json"))[0]["OUT"]
@@ -118,11 +122,92 @@ def test_text_and_files(server, tmp_path, protocol):
     np.save(tmp_path / "float.npy", array.astype(np.float64))
     refused = attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/float.npy")
     assert refused.returncode == 2
-    assert "elements of FP64, and input IN of INT64" in refused.stderr
+    assert "it has elements of FP64, and input IN of INT64" in refused.stderr
     (tmp_path / "values.json").write_text("[[7, 8]]")
     assert outputs(attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/values.json", "--json"))[0]["OUT"][
         "data"
     ] == [7, 8]
+
+
+@protocols
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("values.txt", b"1 2\n3 4\n"),
+        ("values.csv", b"1,2\r\n3,4\r\n"),
+        ("list.txt", b"[1, 2, 3, 4]\n"),
+        ("values.bin", np.array([1, 2, 3, 4], np.int64).tobytes()),
+    ],
+    ids=["lines", "csv", "json", "bytes"],
+)
+def test_a_file_for_numbers_is_read_as_numbers(server, tmp_path, protocol, name, content):
+    (tmp_path / name).write_bytes(content)
+    output = outputs(attempt(server, protocol, "any", "-d", f"IN=@{tmp_path / name}", "--json"))[0]["OUT"]
+    assert (output["shape"], output["data"]) == ([1, 2, 2], [1, 2, 3, 4])
+
+
+def test_a_file_for_numbers_that_holds_none_is_refused(server, tmp_path):
+    for content, why in [
+        (b"1 two 3", "7 bytes are no whole number of INT64"),
+        (bytes(24), "IN of shape [1,2] has 2 elements, and not 3"),
+    ]:
+        (tmp_path / "file").write_bytes(content)
+        refused = attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/file")
+        assert refused.returncode == 2
+        assert refused.stderr == (
+            f"braid try: -d IN: {tmp_path}/file: it is no image, no .npy, no text of numbers, and as bytes of INT64 does "
+            f"not fit: {why}\n"
+        )
+    # The bytes of an image are what a server decodes.
+    (tmp_path / "image").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\2\0\0\0")
+    assert '"datatype":"BYTES"' in attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/image", "--curl").stdout
+
+
+NODE = """
+    from pyovms import Tensor
+
+    class OvmsPythonModel:
+        def execute(self, inputs):
+            return [Tensor("out", inputs[0].data, inputs[0].shape, inputs[0].datatype)]
+"""
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graph")
+    with OvmsServer(graphs.config(graphs.single(folder, "same", NODE)), workdir=folder) as server:
+        yield server
+
+
+@protocols
+def test_a_graph_is_asked_with_the_datatype_of_the_values(graph, tmp_path, protocol):
+    for data, datatype, values in [
+        ("[1, 2]", "INT64", [1, 2]),
+        ("2.5", "FP32", [2.5]),
+        ("hello", "BYTES", ["hello"]),
+    ]:
+        done = attempt(graph, protocol, "same", "-d", f"in={data}", "--json")
+        output = outputs(done)[0]["out"]
+        assert (output["datatype"], output["shape"], output["data"]) == (datatype, [len(values)], values)
+        assert done.stderr == f"braid try: in is taken for {datatype}, by its values; --datatype in:... says another\n"
+    array = np.array([[1, 2], [3, 4]], np.int16)
+    np.save(tmp_path / "array.npy", array)
+    output = outputs(attempt(graph, protocol, "same", "-d", f"in=@{tmp_path}/array.npy", "--json"))[0]["out"]
+    assert (output["datatype"], output["shape"], output["data"]) == ("INT16", [2, 2], [1, 2, 3, 4])
+
+
+@protocols
+def test_a_graph_is_asked_with_a_datatype_of_ones_own(graph, protocol):
+    done = attempt(graph, protocol, "same", "-d", "in=[1, 2]", "--datatype", "in:FP32")
+    assert done.returncode == 0, done.stderr
+    assert "< out FP32[2]  1, 2\n" in done.stdout
+    assert done.stderr == ""
+    done = attempt(graph, protocol, "same", "--datatype", "in:FP32", "--shape", "in:2,3", "--zero")
+    assert "< out FP32[2,3]  0, 0, 0, 0, 0, 0\n" in done.stdout
+    refused = attempt(graph, protocol, "same")
+    assert refused.returncode == 2
+    assert "the metadata does not tell the datatype of in" in refused.stderr
+    assert "--datatype in:FP32" in refused.stderr
 
 
 @protocols

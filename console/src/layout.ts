@@ -18,7 +18,7 @@ export interface Link {
   to: number;
   edges: number[]; // indexes into the structure's edges
   points: { x: number; y: number }[];
-  label: { x: number; y: number };
+  label: { x: number; y: number; width: number };
 }
 
 export interface Drawing {
@@ -31,9 +31,11 @@ export interface Drawing {
 const NODE = { width: 192, height: 92 };
 const NARROW_NODE = { width: 176, height: 92 };
 const END = { width: 110, height: 40 };
-export const LABEL = { width: 84, height: 34 };
+const LABEL = { width: 84, height: 34 };
+const WIDEST_LABEL = 280;
 
-export function draw(structure: Structure, downwards: boolean): Drawing {
+// `labelWidth`: of the text that stands at a link, as many pixels as it needs.
+export function draw(structure: Structure, downwards: boolean, labelWidth: (link: Link) => number): Drawing {
   const graph = new Graph({ multigraph: false });
   graph.setGraph({
     rankdir: downwards ? "TB" : "LR",
@@ -50,18 +52,19 @@ export function draw(structure: Structure, downwards: boolean): Drawing {
   const links = new Map<string, Link>();
   structure.edges.forEach((edge, index) => {
     const key = `${edge.from} ${edge.to}`;
-    const link = links.get(key) ?? { from: edge.from, to: edge.to, edges: [], points: [], label: { x: 0, y: 0 } };
+    const link = links.get(key) ?? { from: edge.from, to: edge.to, edges: [], points: [], label: { x: 0, y: 0, width: 0 } };
     link.edges.push(index);
     links.set(key, link);
   });
   for (const link of links.values()) {
-    graph.setEdge(String(link.from), String(link.to), { ...LABEL, labelpos: "c" });
+    link.label.width = Math.min(WIDEST_LABEL, Math.max(LABEL.width, Math.ceil(labelWidth(link))));
+    graph.setEdge(String(link.from), String(link.to), { ...LABEL, width: link.label.width, labelpos: "c" });
   }
   place(graph);
   for (const link of links.values()) {
     const placed = graph.edge(String(link.from), String(link.to));
     link.points = placed?.points ?? [];
-    link.label = { x: placed?.x ?? 0, y: placed?.y ?? 0 };
+    link.label = { ...link.label, x: placed?.x ?? 0, y: placed?.y ?? 0 };
   }
   const { width = 0, height = 0 } = graph.graph();
   return {

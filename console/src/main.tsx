@@ -265,7 +265,7 @@ function Page() {
         <div class="end">
           <span class="server muted">{store.overview?.server.version}</span>
           <ServerBadge />
-          <button type="button" class="quiet wide" onClick={() => setDialog("token")}>
+          <button type="button" class="quiet" onClick={() => setDialog("token")}>
             Token
           </button>
           <button type="button" class="quiet wide" aria-label="Keys" onClick={() => setDialog("keys")}>

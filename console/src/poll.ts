@@ -35,16 +35,21 @@ export function useLostSince(): number | undefined {
   return value;
 }
 
-// Calls `ask` now and each `everyMs` after an answer, until `stop` is called. 0: once.
+// The second look of what shows differences, so that these are there soon.
+export const SECOND_LOOK_MS = 500;
+
+// Calls `ask` now and each `everyMs` after an answer, until `stop` is called. 0: once. The second time comes after `secondMs`.
 export function poll<T>(
   ask: (signal: AbortSignal) => Promise<T>,
   everyMs: number,
   on: { value: (value: T) => void; error: (error: ApiError) => void },
+  secondMs = everyMs,
 ): { stop: () => void; refresh: () => void } {
   const abort = new AbortController();
   let timer: number | undefined;
   let asking = false;
   let again = false;
+  let nextMs = secondMs;
 
   async function turn(): Promise<void> {
     window.clearTimeout(timer);
@@ -74,7 +79,8 @@ export function poll<T>(
       again = false;
       void turn();
     } else if (everyMs > 0 && !document.hidden) {
-      timer = window.setTimeout(() => void turn(), everyMs);
+      timer = window.setTimeout(() => void turn(), nextMs);
+      nextMs = everyMs;
     }
   }
 
@@ -96,16 +102,26 @@ export function poll<T>(
 }
 
 // A component's poll, begun anew when `key` changes; the value of another key is never shown.
-export function usePoll<T>(key: string, ask: (signal: AbortSignal) => Promise<T>, everyMs: number): Polled<T> {
+export function usePoll<T>(
+  key: string,
+  ask: (signal: AbortSignal) => Promise<T>,
+  everyMs: number,
+  secondMs = everyMs,
+): Polled<T> {
   const [state, setState] = useState<{ key: string; value?: T; error?: ApiError }>({ key });
   const refresh = useRef<() => void>(() => undefined);
   const latest = useRef(ask);
   latest.current = ask;
   useEffect(() => {
-    const running = poll((signal) => latest.current(signal), everyMs, {
-      value: (value) => setState({ key, value }),
-      error: (error) => setState((last) => (last.key === key ? { ...last, error } : { key, error })),
-    });
+    const running = poll(
+      (signal) => latest.current(signal),
+      everyMs,
+      {
+        value: (value) => setState({ key, value }),
+        error: (error) => setState((last) => (last.key === key ? { ...last, error } : { key, error })),
+      },
+      secondMs,
+    );
     refresh.current = running.refresh;
     return running.stop;
   }, [key, everyMs]);

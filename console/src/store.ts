@@ -4,7 +4,7 @@ import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 
 import { ApiError, getJson } from "./api";
-import { poll } from "./poll";
+import { poll, SECOND_LOOK_MS } from "./poll";
 import { live, Window, type Live } from "./rates";
 import { whole, type May, type ModelRow, type Models, type Overview } from "./types";
 
@@ -98,6 +98,7 @@ export function useStorePoll(token: string): Store {
         },
         error: (error) => setState((last) => ({ ...last, error })),
       },
+      SECOND_LOOK_MS,
     );
     setRefresh(() => running.refresh);
     return running.stop;

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 
@@ -15,7 +16,11 @@ namespace {
 
 constexpr char kLetters[] = {'I', 'W', 'E', 'V'};
 
+// In front of each line of a message but the first one.
+constexpr std::string_view kIndent = "    ";
+
 std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int line) {
+  const std::string place = line > 0 ? fmt::format("{}:{}", file, line) : std::string(file);
   auto now = std::chrono::system_clock::now().time_since_epoch();
   auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
   std::time_t seconds = micros / 1'000'000;
@@ -24,12 +29,11 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
   const int fraction = static_cast<int>(micros % 1'000'000);
   const char letter = kLetters[static_cast<int>(level)];
   if (format == LogFormat::kIso8601) {
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}:{}] ", utc.tm_year + 1900,
-                       utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(),
-                       file, line);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z {} {} {}] ", utc.tm_year + 1900, utc.tm_mon + 1,
+                       utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, letter, ::getpid(), place);
   }
-  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}:{}] ", letter, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, fraction, ::getpid(), file, line);
+  return fmt::format("{}{:02}{:02} {:02}:{:02}:{:02}.{:06} {} {}] ", letter, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, fraction, ::getpid(), place);
 }
 
 }  // namespace
@@ -89,9 +93,30 @@ Logger::~Logger() { sink_->flush(); }
 
 void Logger::Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose) {
   if (!enabled(level, verbose)) return;
+  WriteEscaped(level, file, line, EscapeForLog(Shortened(message, kMostLogged)));
+}
+
+void Logger::WriteLines(LogLevel level, std::string_view file, int line, std::string_view message) {
+  if (!enabled(level)) return;
+  const std::string shown = Shortened(message, kMostLogged);
+  std::string lines;
+  for (std::string_view rest = shown; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    if (one.empty()) continue;
+    if (!lines.empty()) lines += '\n';
+    lines += EscapeForLog(one);
+  }
+  WriteEscaped(level, file, line, lines);
+}
+
+void Logger::WriteEscaped(LogLevel level, std::string_view file, int line, const std::string& escaped) {
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  const std::string escaped = EscapeForLog(Shortened(message, kMostLogged));
-  std::string text = Prefix(format_, level, EscapeForLog(file), line) + escaped;
+  std::string text = Prefix(format_, level, EscapeForLog(file), line);
+  for (const char c : escaped) {
+    text += c;
+    if (c == '\n') text += kIndent;
+  }
   if (observer_ != nullptr) observer_->OnLine({WallNowMs(), level, LogAbout::Model(), escaped});
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   if (level == LogLevel::kError) sink_->flush();

@@ -5,7 +5,8 @@
 // A line: level letter, month and day, UTC time, process id, the place, the message:
 //   I1121 06:45:12.123456 4711 catalog.cc:52] loaded 'add_sub' version 1
 // Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays
-// one line. A message of more than kMostLogged bytes is cut.
+// one line. What has lines of its own, as a traceback, keeps them: those behind the first one are indented, and nothing
+// else begins with a blank. A message of more than kMostLogged bytes is cut.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -30,12 +31,12 @@ inline constexpr size_t kMostLogged = size_t{64} << 10;
 
 enum class LogLevel : unsigned char { kInfo = 0, kWarning = 1, kError = 2, kVerbose = 3 };
 
-// One line, as it is being written.
+// One message, as it is being written.
 struct LogLine {
   int64_t at_ms = 0;              // since 1970
   std::optional<LogLevel> level;  // nothing: user code has printed it
   std::string_view model;         // that it is about; empty: none
-  std::string_view text;          // escaped; without what stands in front of it in the log
+  std::string_view text;  // escaped, but for line ends of WriteLines(); without what stands in front of it
 };
 
 // Hears of each line that is written.
@@ -87,8 +88,10 @@ class Logger {
                                        : enabled_[static_cast<int>(level)].load(std::memory_order_relaxed);
   }
 
-  // Writes one line when the level is enabled. `file` is shown without its folders.
+  // Writes one line when the level is enabled. `file` is shown without its folders; `line` 0: without a number.
   void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
+  // Writes a line for each line of the message that is not empty, indented behind the first one.
+  void WriteLines(LogLevel level, std::string_view file, int line, std::string_view message);
 
   // Writes a line that user code has printed, whatever levels are on: `source` names who printed it, `model` whose code
   // that runs; empty: of none.
@@ -106,6 +109,8 @@ class Logger {
 
  private:
   explicit Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options);
+  // `escaped` may have line ends.
+  void WriteEscaped(LogLevel level, std::string_view file, int line, const std::string& escaped);
 
   std::shared_ptr<spdlog::sinks::sink> sink_;  // spdlog's sinks are shared by its own interface
   std::string file_;
@@ -128,6 +133,9 @@ std::string EscapeForLog(std::string_view text);
       braid_logger_.Write(level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__), verbose); \
     }                                                                                      \
   } while (false)
+// Of texts that have lines of their own.
+#define BRAID_LOG_LINES(logger, level, ...) \
+  (logger).WriteLines(::braid::LogLevel::level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__))
 #define BRAID_LOG_INFO(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kInfo, 1, __VA_ARGS__)
 #define BRAID_LOG_WARNING(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kWarning, 1, __VA_ARGS__)
 #define BRAID_LOG_ERROR(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kError, 1, __VA_ARGS__)

@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/temporary_folder.h"
+
 namespace braid {
 namespace {
 
@@ -26,6 +33,37 @@ TEST(Logger, CutsWhatIsTooLong) {
   ASSERT_TRUE(log.ok());
   BRAID_LOG_INFO(**log, "{}", std::string(12 << 20, 'x'));
   EXPECT_EQ(observer.text, std::string(kMostLogged, 'x') + "... (12582912 bytes)");
+}
+
+TEST(Logger, LinesBehindTheFirstAreIndented) {
+  struct Observer final : LogObserver {
+    void OnLine(const LogLine& line) override { texts.emplace_back(line.text); }
+    std::vector<std::string> texts;
+  } observer;
+  const auto folder = TemporaryFolder::Create(std::filesystem::temp_directory_path(), "braid-log-");
+  ASSERT_TRUE(folder.ok());
+  const std::string file = (*folder)->path() + "/log";
+  Logger::Options options;
+  options.observer = &observer;
+  options.file = file;
+  const auto log = Logger::Create(options);
+  ASSERT_TRUE(log.ok());
+  (*log)->WriteLines(LogLevel::kError, "/m/1/model.py", 7,
+                     "ValueError: a\r\nE0101 x.cc:1] forged\n\n  at\x1b\n");
+  (*log)->WriteLines(LogLevel::kError, "model.py", 0, "\n");
+  (*log)->WriteLines(LogLevel::kVerbose, "model.py", 0, "not enabled");
+  BRAID_LOG_INFO(**log, "one\nline");
+  (*log)->Flush();
+  std::ifstream written(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(written, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_TRUE(lines[0].starts_with("E") && lines[0].ends_with(" model.py:7] ValueError: a\\r")) << lines[0];
+  EXPECT_EQ(lines[1], "    E0101 x.cc:1] forged");
+  EXPECT_EQ(lines[2], "      at\\x1b");
+  EXPECT_TRUE(lines[3].ends_with(" model.py] ")) << lines[3];
+  EXPECT_TRUE(lines[4].ends_with("] one\\nline")) << lines[4];
+  EXPECT_EQ(observer.texts[0], "ValueError: a\\r\nE0101 x.cc:1] forged\n  at\\x1b");
 }
 
 TEST(Logger, LevelsSwitchAtRunTime) {

@@ -8,8 +8,11 @@
 #include <iostream>
 #include <optional>
 
+#include "base/json.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "http_client/ask.h"
+#include "load/client.h"
 
 namespace braid {
 namespace {
@@ -87,6 +90,32 @@ Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns
   return UnavailableError(fmt::format("it answered with status {}", code));
 }
 
+std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns) {
+  client::TlsOptions tls;
+  tls.enabled = url.tls;
+  tls.verify_peer = false;
+  auto dialer = client::Dialer::Make({url.host, url.port}, tls);
+  if (!dialer.ok()) return "";
+  load::Client client(load::Protocol::kHttp, *std::move(dialer), {}, static_cast<double>(timeout_ns) * 1e-9);
+  const Result<std::string> index = client.AskHttp("POST", "/v2/repository/index", "{}");
+  if (!index.ok()) return "";
+  std::string lines;
+  try {
+    for (const Json& model : ParseJson(*index)) {
+      const std::string state = model.value("state", "");
+      const std::string reason = model.value("reason", "");
+      if (state == "READY" || reason == "unloaded" || (state != "LOADING" && reason.empty())) continue;
+      const std::string version = model.value("version", "");
+      lines += fmt::format("  {}{} is {}{}\n", EscapeForLog(model.value("name", "")),
+                           version.empty() ? "" : " version " + EscapeForLog(version), EscapeForLog(state),
+                           reason.empty() ? "" : ": " + EscapeForLog(reason.substr(0, reason.find('\n'))));
+    }
+  } catch (const Json::exception&) {
+    return "";  // another server, whose index is another one
+  }
+  return lines;
+}
+
 int RunHealth(int argc, const char* const* argv) {
   // OpenSSL writes to a connection that is over.
   std::signal(SIGPIPE, SIG_IGN);
@@ -124,6 +153,7 @@ int RunHealth(int argc, const char* const* argv) {
   const std::string_view asked = path == kReadyPath ? "ready" : "live";
   if (const Status status = AskHealth(*url, path, seconds * 1'000'000'000); !status.ok()) {
     std::cerr << fmt::format("{} is not {}: {}\n", text, asked, status.message());
+    if (path == kReadyPath) std::cerr << WhatIsNotReady(*url, seconds * 1'000'000'000);
     return 1;
   }
   std::cout << fmt::format("{} is {}\n", text, asked);

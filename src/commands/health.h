@@ -25,6 +25,9 @@ Result<ServerUrl> ParseServerUrl(std::string_view text);
 // `timeout_ns`, or another one.
 Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns);
 
+// What of the models of the server keeps it from being ready, a line for each, with its reason; "" where the server does not say.
+std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns);
+
 int RunHealth(int argc, const char* const* argv);
 
 }  // namespace braid

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "images/image_size.h"
 #include "load/client.h"
 #include "load/connect_options.h"
 #include "load/data.h"
@@ -44,6 +45,7 @@ struct TryOptions {
   std::string version;
   std::vector<std::string> data;
   std::vector<std::string> shapes;
+  std::vector<std::string> datatypes;
   std::vector<std::string> outputs;
   std::vector<std::string> parameters;
   std::string id;
@@ -67,8 +69,8 @@ int Refuse(const Status& status, int exit_code) {
 // ---- data ---------------------------------------------------------------------------------------------------
 
 // A tensor with one element of BYTES: the bytes of a file.
-load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
-                        const std::string& bytes) {
+load::Tensor ElementTensor(const load::ModelInfo& model, const load::TensorInfo& info,
+                           const std::string& bytes) {
   load::Tensor tensor{info.name, "BYTES", {1}, {}};
   if (info.datatype == "BYTES") {
     tensor.shape.assign(std::max<size_t>(1, info.shape.size()), 1);
@@ -79,16 +81,81 @@ load::Tensor FileTensor(const load::ModelInfo& model, const load::TensorInfo& in
   return tensor;
 }
 
-// A number alone stands for all elements of an input whose shape is known.
+// A number alone stands for all elements of an input.
 Result<Json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
                     const load::DataOptions& options, Json value) {
   if (value.is_array() || value.is_object()) return value;
-  std::vector<int64_t> shape = info.shape;
-  if (load::HasBatches(model) && !shape.empty()) shape.erase(shape.begin());
-  if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) shape = given->second;
-  if (std::ranges::any_of(shape, [](int64_t dimension) { return dimension < 0; })) return value;
+  load::DataOptions quiet = options;  // the shape is shown with the request
+  quiet.note = nullptr;
+  const std::vector<int64_t> shape = load::ShapeToMake(model, info, quiet);
   BRAID_ASSIGN_OR_RETURN(const size_t count, load::ElementCount(shape));
-  return Json(std::vector<Json>(count, value));
+  return Json{{"content", std::vector<Json>(count, value)}, {"shape", shape}};
+}
+
+// Numbers in a text: JSON, or lines of numbers with blanks or commas between them. Discarded: it is no such text.
+Json ReadNumbers(const std::string& text) {
+  Json rows = ParseJson(text);
+  if (rows.is_array() || rows.is_number()) return rows;
+  rows = Json::array();
+  constexpr std::string_view kBetween = " \t\r,;";
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    Json row = Json::array();
+    while (true) {
+      line.remove_prefix(std::min(line.find_first_not_of(kBetween), line.size()));
+      if (line.empty()) break;
+      const std::string_view word = line.substr(0, line.find_first_of(kBetween));
+      line.remove_prefix(word.size());
+      Json number = ParseJson(word);
+      if (!number.is_number() && !number.is_boolean()) return Json(Json::value_t::discarded);
+      row.push_back(std::move(number));
+    }
+    if (!row.empty()) rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return Json(Json::value_t::discarded);
+  return rows.size() == 1 ? rows.front() : rows;
+}
+
+// An array of numpy's, with its shape.
+Result<load::Tensor> NpyTensor(const load::ModelInfo& model, const load::TensorInfo& info,
+                               const std::string& bytes) {
+  BRAID_ASSIGN_OR_RETURN(load::Tensor tensor, load::ReadNpy(bytes));
+  if (!info.datatype.empty() && tensor.datatype != info.datatype) {
+    return InvalidArgumentError("it has elements of " + tensor.datatype + ", and input " + info.name +
+                                " of " + info.datatype);
+  }
+  tensor.name = info.name;
+  if (load::HasBatches(model) && tensor.shape.size() + 1 == info.shape.size()) {
+    tensor.shape.insert(tensor.shape.begin(), 1);
+  }
+  return tensor;
+}
+
+// What a file holds, by its name and its bytes. The server makes the numbers of an input of an image.
+Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
+                                const load::DataOptions& options, const std::string& path) {
+  BRAID_ASSIGN_OR_RETURN(std::string bytes, load::ReadFile(path));
+  if (path.ends_with(".json")) {
+    const Json value = ParseJson(bytes);
+    if (value.is_discarded()) return InvalidArgumentError("it holds no JSON");
+    return load::TensorFromJson(model, info, options, value);
+  }
+  if (path.ends_with(".npy")) return NpyTensor(model, info, bytes);
+  const bool numbers = !info.datatype.empty() && info.datatype != "BYTES";
+  if (!numbers || ReadImageSize(bytes)) return ElementTensor(model, info, bytes);
+  if (Json values = ReadNumbers(bytes); !values.is_discarded()) {
+    BRAID_ASSIGN_OR_RETURN(values, Spread(model, info, options, std::move(values)));
+    return load::TensorFromJson(model, info, options, values);
+  }
+  Result<load::Tensor> tensor = load::TensorFromBytes(model, info, options, std::move(bytes));
+  if (tensor.ok()) {
+    if (load::HasBatches(model)) tensor->shape.insert(tensor->shape.begin(), 1);
+    return tensor;
+  }
+  return tensor.status().WithPrefix("it is no image, no .npy, no text of numbers, and as bytes of " +
+                                    info.datatype + " does not fit: ");
 }
 
 // Reads what stands behind NAME=: a value of JSON, text, or @FILE.
@@ -96,28 +163,13 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
                                const load::DataOptions& options, const std::string& text) {
   if (text.starts_with('@')) {
     const std::string path = text.substr(1);
-    BRAID_ASSIGN_OR_RETURN(const std::string bytes, load::ReadFile(path));
-    if (path.ends_with(".npy")) {
-      Result<load::Tensor> tensor = load::ReadNpy(bytes);
-      if (!tensor.ok()) return tensor.status().WithPrefix(path + ": ");
-      if (tensor->datatype != info.datatype) {
-        return InvalidArgumentError(path + " has elements of " + tensor->datatype + ", and input " +
-                                    info.name + " of " + info.datatype);
-      }
-      tensor->name = info.name;
-      if (load::HasBatches(model) && tensor->shape.size() + 1 == info.shape.size()) {
-        tensor->shape.insert(tensor->shape.begin(), 1);
-      }
-      return tensor;
-    }
-    if (!path.ends_with(".json")) return FileTensor(model, info, bytes);
-    const Json value = ParseJson(bytes);
-    if (value.is_discarded()) return InvalidArgumentError(path + " holds no JSON");
-    return load::TensorFromJson(model, info, options, value);
+    Result<load::Tensor> tensor = FileTensor(model, info, options, path);
+    return tensor.ok() ? tensor : tensor.status().WithPrefix(path + ": ");
   }
   Json value = ParseJson(text);
+  const bool may_be_text = info.datatype == "BYTES" || info.datatype.empty();
   if (value.is_discarded() || (info.datatype == "BYTES" && !value.is_array() && !value.is_object())) {
-    if (info.datatype != "BYTES") {
+    if (!may_be_text) {
       return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " +
                                   info.datatype);
     }
@@ -130,6 +182,7 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
 // Steps of data: one, or those of a data file.
 Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const load::ModelInfo& model) {
   load::DataOptions made;
+  made.note = load::NotesOf("braid try");
   made.batch = options.batch;
   made.fill.fill = options.zero ? load::Fill::kZero : load::Fill::kRandom;
   made.fill.string_length = 16;
@@ -299,8 +352,12 @@ int Try(const TryOptions& options) {
     return Refuse(InvalidArgumentError("--curl is for HTTP: leave -i grpc out"), kWrongUse);
   }
   load::Client client(protocol, *dialer, *headers, options.connect.timeout_s);
-  const Result<load::ModelInfo> model = client.Model(options.model, options.version);
+  Result<load::ModelInfo> model = client.Model(options.model, options.version);
   if (!model.ok()) return Refuse(model.status(), kFailed);
+  for (const std::string& text : options.datatypes) {
+    const Status set = load::SetDatatype(text, *model);
+    if (!set.ok()) return Refuse(set.WithPrefix("--datatype: "), kWrongUse);
+  }
   const bool stream = options.stream || (model->decoupled && protocol == load::Protocol::kGrpc);
   if (model->decoupled && protocol == load::Protocol::kHttp && !options.curl) {
     return Refuse(InvalidArgumentError(
@@ -398,12 +455,15 @@ int RunTry(int argc, const char* const* argv) {
   options.connect.AddTo(app);
   app.add_option("-x,--model-version", options.version,
                  "version of the model; without it the server chooses");
-  app.add_option("-d,--data", options.data,
-                 "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, or any file as one element; "
-                 "@FILE.json: a data "
-                 "file of `braid bench`. Without it values are made at random; repeatable");
+  app.add_option(
+      "-d,--data", options.data,
+      "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, an image, numbers as text or as "
+      "bytes; for BYTES any file as one element; @FILE.json: a data file of `braid bench`. Without "
+      "it values are made at random; repeatable");
   app.add_option("--shape", options.shapes,
                  "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
+  app.add_option("--datatype", options.datatypes,
+                 "NAME:FP32: the datatype of an input that the metadata leaves open, as that of a graph");
   app.add_option("-b,--batch", options.batch, "samples in the request")->check(CLI::Range(1, 1 << 20));
   app.add_flag("--zero", options.zero, "zeros in place of values at random");
   app.add_option("--seed", options.seed, "another seed gives other values");

@@ -103,6 +103,10 @@ class Side {
     // What the server says about the model is no wrong use of the command.
     if (!model.ok()) return Status(StatusCode::kUnavailable, model.status().message());
     side->model_ = std::move(*model);
+    for (const std::string& text : options.datatypes) {
+      const Status set = SetDatatype(text, side->model_);
+      if (!set.ok()) return set.WithPrefix("--datatype: ");
+    }
     BRAID_RETURN_IF_ERROR(side->MakeWorkload(headers));
     return side;
   }

@@ -218,6 +218,10 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
          "--shape", shapes,
          "NAME:1,2: the shape of an input that the metadata leaves open, without the batch; repeatable")
       ->group(data);
+  app.add_option("--datatype", options.datatypes,
+                 "NAME:FP32: the datatype of an input that the metadata leaves open, as that of a graph; "
+                 "repeatable")
+      ->group(data);
   app.add_option("--string-length", options.data.fill.string_length, "length of texts at random")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
@@ -342,6 +346,7 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
     options.parameters.insert(std::move(*parameter));
   }
   options.data.batch = options.batch;
+  options.data.note = NotesOf("braid bench");
   const bool grpc = options.connect.protocol == "grpc";
   if (options.streaming && !grpc)
     return refuse("--streaming goes over gRPC: add -i grpc, and its port to -u");

@@ -54,6 +54,7 @@ struct BenchOptions {
 
   std::vector<std::string> input_data = {"random"};
   DataOptions data;
+  std::vector<std::string> datatypes;  // NAME:FP32, of what the metadata leaves open
   uint64_t seed = 0;
   bool validate = false;
   SequenceOptions sequences;

@@ -75,11 +75,19 @@ int64_t Dimension(const Json& dimension) {
   return ParseJson(dimension.get<std::string>()).get<int64_t>();
 }
 
+// A graph's metadata has the datatype INVALID, and no shape.
+void ReadOpen(TensorInfo& tensor) {
+  if (tensor.datatype != "INVALID") return;
+  tensor.datatype.clear();
+  tensor.any_shape = tensor.shape.empty();
+}
+
 std::vector<TensorInfo> TensorsOfJson(const Json& metadata, const char* key) {
   std::vector<TensorInfo> tensors;
   for (const Json& each : metadata.value(key, Json::array())) {
     tensors.push_back({each.at("name").get<std::string>(), each.at("datatype").get<std::string>(), {}});
     for (const Json& dimension : each.at("shape")) tensors.back().shape.push_back(Dimension(dimension));
+    ReadOpen(tensors.back());
   }
   return tensors;
 }
@@ -148,6 +156,7 @@ TensorInfo ReadTensor(WireReader reader) {
       reader.Skip();
     }
   }
+  ReadOpen(tensor);
   return tensor;
 }
 

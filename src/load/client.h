@@ -18,9 +18,10 @@ namespace braid::load {
 
 struct TensorInfo {
   std::string name;
-  std::string datatype;
+  std::string datatype;        // empty: the metadata does not tell it, as that of a graph
   std::vector<int64_t> shape;  // -1: of any size
   bool optional = false;       // a request may leave it out
+  bool any_shape = false;      // the metadata tells not even how many dimensions it has
 };
 
 struct ModelInfo {

@@ -5,12 +5,25 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <memory>
+#include <set>
 #include <sstream>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace braid::load {
 namespace {
+
+void Note(const DataOptions& options, const std::string& text) {
+  if (options.note) options.note(text);
+}
+
+Status UnknownDatatype(const TensorInfo& info) {
+  return InvalidArgumentError("the metadata does not tell the datatype of " + info.name +
+                              ": give JSON values for it, or say which by --datatype " + info.name + ":FP32");
+}
 
 // The shape that a sample has by metadata and --shape, without a batch; -1 where neither says.
 std::vector<int64_t> SampleShape(const ModelInfo& model, const TensorInfo& info, const DataOptions& options) {
@@ -91,7 +104,7 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
                           const Json& value) {
   Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), {}};
   const Json* content = &value;
-  bool shaped = false;
+  bool shaped = options.shapes.contains(info.name);
   if (value.is_object()) {
     for (const auto& [key, ignored] : value.items()) {
       if (key != "content" && key != "shape" && key != "b64") {
@@ -109,6 +122,7 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     }
     if (const auto encoded = value.find("b64"); encoded != value.end()) {
       if (!encoded->is_string()) return InvalidArgumentError(info.name + ": \"b64\" is a text in base64");
+      if (info.datatype.empty()) return UnknownDatatype(info);
       Result<std::string> bytes = DecodeBase64(encoded->get<std::string>());
       if (!bytes.ok()) return bytes.status().WithPrefix(info.name + ": ");
       tensor.data = std::move(*bytes);
@@ -125,15 +139,23 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     }
   }
   if (tensor.data.empty()) {
-    const Status status = AppendJsonElements(*content, info.datatype, tensor.data);
+    if (info.datatype.empty()) {
+      tensor.datatype = GuessDatatype(*content);
+      Note(options, info.name + " is taken for " + tensor.datatype + ", by its values; --datatype " +
+                        info.name + ":... says another");
+    }
+    const Status status = AppendJsonElements(*content, tensor.datatype, tensor.data);
     if (!status.ok()) return status.WithPrefix(info.name + ": ");
     // Nested lists say their shape themselves.
     const std::vector<int64_t> nested = NestedShape(*content);
     const bool open = std::ranges::any_of(tensor.shape, [](int64_t d) { return d < 0; });
     if (!shaped && open && nested.size() == tensor.shape.size()) tensor.shape = nested;
+    if (!shaped && info.any_shape) tensor.shape = nested.empty() ? std::vector<int64_t>{1} : nested;
+  } else if (!shaped && info.any_shape) {
+    tensor.shape = {-1};
   }
   BRAID_ASSIGN_OR_RETURN(
-      tensor.shape, Settle(std::move(tensor.shape), CountElements(info.datatype, tensor.data), info.name));
+      tensor.shape, Settle(std::move(tensor.shape), CountElements(tensor.datatype, tensor.data), info.name));
   return tensor;
 }
 
@@ -235,6 +257,12 @@ Result<std::vector<Tensor>> Batch(const ModelInfo& model, const DataOptions& opt
 
 }  // namespace
 
+std::function<void(const std::string&)> NotesOf(const std::string& program) {
+  return [program, told = std::make_shared<std::set<std::string>>()](const std::string& note) {
+    if (told->insert(note).second) std::cerr << program << ": " << ToUtf8(note) << '\n';
+  };
+}
+
 bool HasBatches(const ModelInfo& model) {
   if (model.has_config) return model.max_batch_size > 0;
   return false;
@@ -258,6 +286,49 @@ Result<std::pair<std::string, std::vector<int64_t>>> ParseShape(std::string_view
   return std::pair(std::string(text.substr(0, colon)), std::move(shape));
 }
 
+Status SetDatatype(std::string_view text, ModelInfo& model) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return InvalidArgumentError("'" + std::string(text) + "' is no datatype: it looks like INPUT0:FP32");
+  }
+  const std::string name(text.substr(0, colon));
+  const std::string datatype(text.substr(colon + 1));
+  BRAID_RETURN_IF_ERROR(ElementBytes(datatype).status());
+  bool found = false;
+  for (auto* tensors : {&model.inputs, &model.outputs}) {
+    for (TensorInfo& info : *tensors) {
+      if (info.name != name) continue;
+      if (!info.datatype.empty() && info.datatype != datatype) {
+        return InvalidArgumentError(name + " is of " + info.datatype + " by the metadata, and not of " +
+                                    datatype);
+      }
+      info.datatype = datatype;
+      found = true;
+    }
+  }
+  if (found) return OkStatus();
+  return InvalidArgumentError("model " + model.name + " has no input or output " + name + "; it has " +
+                              Names(model.inputs) + ", " + Names(model.outputs));
+}
+
+std::vector<int64_t> ShapeToMake(const ModelInfo& model, const TensorInfo& info, const DataOptions& options) {
+  std::vector<int64_t> shape = SampleShape(model, info, options);
+  const bool any = info.any_shape && !options.shapes.contains(info.name);
+  if (!any && std::ranges::none_of(shape, [](int64_t dimension) { return dimension < 0; })) return shape;
+  const std::string says = "; --shape " + info.name + ":... says another";
+  if (any) {
+    shape = {1};
+    Note(options, info.name + " has no shape in the metadata: [1] is taken" + says);
+    return shape;
+  }
+  const std::vector<int64_t> open = shape;
+  std::ranges::replace_if(
+      shape, [](int64_t dimension) { return dimension < 0; }, 1);
+  Note(options,
+       info.name + " has the shape " + ShapeText(open) + ": " + ShapeText(shape) + " is taken" + says);
+  return shape;
+}
+
 Result<DataStep> MakeStep(const ModelInfo& model, const DataOptions& options, std::mt19937_64& random) {
   BRAID_RETURN_IF_ERROR(CheckBatch(model, options));
   for (const auto& [name, shape] : options.shapes) {
@@ -269,11 +340,8 @@ Result<DataStep> MakeStep(const ModelInfo& model, const DataOptions& options, st
   DataStep step;
   for (const TensorInfo& info : model.inputs) {
     if (info.optional && !options.shapes.contains(info.name)) continue;
-    std::vector<int64_t> shape = WithBatch(model, SampleShape(model, info, options), options.batch);
-    if (std::ranges::any_of(shape, [](int64_t dimension) { return dimension < 0; })) {
-      return InvalidArgumentError("input " + info.name + " has the shape " + ShapeText(shape) +
-                                  ": say which by --shape " + info.name + ":...");
-    }
+    if (info.datatype.empty()) return UnknownDatatype(info);
+    std::vector<int64_t> shape = WithBatch(model, ShapeToMake(model, info, options), options.batch);
     Result<std::string> data = MakeElements(info.datatype, shape, options.fill, random);
     if (!data.ok()) return data.status().WithPrefix("input " + info.name + ": ");
     step.inputs.push_back({info.name, info.datatype, std::move(shape), std::move(*data)});
@@ -285,6 +353,27 @@ Result<Tensor> TensorFromJson(const ModelInfo& model, const TensorInfo& info, co
                               const Json& value) {
   BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, info, options, value));
   tensor.shape = WithBatch(model, std::move(tensor.shape), 1);
+  return tensor;
+}
+
+Result<Tensor> TensorFromBytes(const ModelInfo& model, const TensorInfo& info, const DataOptions& options,
+                               std::string bytes) {
+  if (info.datatype.empty()) return UnknownDatatype(info);
+  Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), std::move(bytes)};
+  if (info.any_shape && !options.shapes.contains(info.name)) tensor.shape = {-1};
+  const Result<size_t> wanted = ElementCount(tensor.shape);
+  if (info.datatype == "BYTES" && wanted.ok() && *wanted == 1) {
+    std::string element;
+    AppendBytesElement(tensor.data, element);
+    tensor.data = std::move(element);
+  }
+  const Result<size_t> width = ElementBytes(info.datatype);
+  if (width.ok() && *width > 0 && tensor.data.size() % *width != 0) {
+    return InvalidArgumentError(std::to_string(tensor.data.size()) + " bytes are no whole number of " +
+                                info.datatype);
+  }
+  BRAID_ASSIGN_OR_RETURN(
+      tensor.shape, Settle(std::move(tensor.shape), CountElements(info.datatype, tensor.data), info.name));
   return tensor;
 }
 
@@ -338,15 +427,8 @@ Result<DataSet> ReadDataFolder(const ModelInfo& model, const DataOptions& option
   const auto read = [&](const TensorInfo& info) -> Result<Tensor> {
     const std::string path = folder + "/" + info.name;
     BRAID_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
-    Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), std::move(bytes)};
-    const auto count = [&] { return CountElements(info.datatype, tensor.data); };
-    const Result<size_t> wanted = ElementCount(tensor.shape);
-    if (info.datatype == "BYTES" && wanted.ok() && *wanted == 1) {
-      std::string element;
-      AppendBytesElement(tensor.data, element);
-      tensor.data = std::move(element);
-    }
-    BRAID_ASSIGN_OR_RETURN(tensor.shape, Settle(std::move(tensor.shape), count(), path));
+    Result<Tensor> tensor = TensorFromBytes(model, info, options, std::move(bytes));
+    if (!tensor.ok()) return tensor.status().WithPrefix(path + ": ");
     return tensor;
   };
   std::vector<Tensor> inputs;

@@ -64,13 +64,17 @@ TEST(DataFile, NamesWhatIsWrong) {
             "f: \"validation_data\" has not the steps that \"data\" has");
 }
 
-TEST(MakeStep, SaysWhichShapeIsNotKnown) {
+TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
   ModelInfo model = Model();
   model.inputs[1].optional = false;
   std::mt19937_64 random(1);
-  EXPECT_EQ(MakeStep(model, {}, random).status().message(),
-            "input TEXT has the shape [1,-1]: say which by --shape TEXT:...");
+  std::vector<std::string> notes;
   DataOptions options;
+  options.note = [&](const std::string& note) { notes.push_back(note); };
+  const auto assumed = MakeStep(model, options, random);
+  ASSERT_TRUE(assumed.ok());
+  EXPECT_THAT(assumed->inputs[1].shape, ElementsAre(1, 1));
+  EXPECT_THAT(notes, ElementsAre("TEXT has the shape [-1]: [1] is taken; --shape TEXT:... says another"));
   options.shapes["TEXT"] = {4};
   options.batch = 2;
   const auto step = MakeStep(model, options, random);
@@ -80,6 +84,58 @@ TEST(MakeStep, SaysWhichShapeIsNotKnown) {
   EXPECT_THAT(MakeStep(model, options, random).status().message(), HasSubstr("at most 8, not 9"));
   model.max_batch_size = 0;
   EXPECT_EQ(MakeStep(model, options, random).status().message(), "model m has no batches: -b must be 1");
+}
+
+// As the metadata of a graph is.
+ModelInfo Graph() {
+  ModelInfo model;
+  model.name = "g";
+  model.inputs = {{"x", "", {}, false, true}};
+  model.outputs = {{"y", "", {}, false, true}};
+  return model;
+}
+
+TEST(Datatype, IsThatOfTheValuesWhereTheMetadataHasNone) {
+  const auto sent = [](const char* values) {
+    const auto tensor = TensorFromJson(Graph(), Graph().inputs[0], {}, ParseJson(values));
+    return tensor.ok() ? tensor->datatype + ShapeText(tensor->shape) + Numbers(*tensor)
+                       : tensor.status().message();
+  };
+  EXPECT_EQ(sent("[[1, 2], [3, 4], [5, 6]]"), "INT64[3,2][1,2,3,4,5,6]");
+  EXPECT_EQ(sent("[1, 2.5]"), "FP32[2][1,2.5]");
+  EXPECT_EQ(sent("[true, false]"), "BOOL[2][true,false]");
+  EXPECT_EQ(sent("[true, 2]"), "INT64[2][1,2]");
+  EXPECT_EQ(sent(R"("text")"), R"(BYTES[1]["text"])");
+  EXPECT_EQ(sent(R"({"b64": "AAAA"})"),
+            "the metadata does not tell the datatype of x: give JSON values for it, or say which by "
+            "--datatype x:FP32");
+}
+
+TEST(Datatype, CanBeSaidWhereTheMetadataHasNone) {
+  ModelInfo model = Graph();
+  std::mt19937_64 random(1);
+  EXPECT_THAT(MakeStep(model, {}, random).status().message(), HasSubstr("--datatype x:FP32"));
+  ASSERT_TRUE(SetDatatype("x:FP16", model).ok());
+  const auto step = MakeStep(model, {}, random);
+  ASSERT_TRUE(step.ok());
+  EXPECT_EQ(step->inputs[0].datatype, "FP16");
+  EXPECT_THAT(step->inputs[0].shape, ElementsAre(1));
+  EXPECT_EQ(SetDatatype("x:INT8", model).message(), "x is of FP16 by the metadata, and not of INT8");
+  EXPECT_EQ(SetDatatype("z:INT8", model).message(), "model g has no input or output z; it has x, y");
+  EXPECT_EQ(SetDatatype("x:FLOAT", model).message(), "'FLOAT' is no datatype of KServe v2");
+  EXPECT_FALSE(SetDatatype("FP32", model).ok());
+}
+
+TEST(TensorFromBytes, HasTheShapeThatItsBytesSay) {
+  const ModelInfo model;
+  const auto tensor = TensorFromBytes(model, {"Z", "INT16", {-1, 2}}, {}, std::string("\1\0\2\0\3\0\4\0", 8));
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(Numbers(*tensor), "[1,2,3,4]");
+  EXPECT_THAT(tensor->shape, ElementsAre(2, 2));
+  EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abc").status().message(),
+            "3 bytes are no whole number of INT16");
+  EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abcd").status().message(),
+            "Z of shape [4] has 4 elements, and not 2");
 }
 
 TEST(ParseShape, ReadsNameAndDimensions) {

@@ -182,6 +182,21 @@ Result<size_t> ElementBytes(std::string_view datatype) {
   return InvalidArgumentError("'" + std::string(datatype) + "' is no datatype of KServe v2");
 }
 
+std::string GuessDatatype(const Json& value) {
+  if (!value.is_array()) {
+    if (value.is_boolean()) return "BOOL";
+    return value.is_number_integer() ? "INT64" : value.is_number() ? "FP32" : "BYTES";
+  }
+  // The widest of the elements': what holds one kind holds those before it.
+  static constexpr std::string_view kNarrowToWide[] = {"BOOL", "INT64", "FP32", "BYTES"};
+  size_t widest = 0;
+  for (const Json& element : value) {
+    const auto found = std::ranges::find(kNarrowToWide, GuessDatatype(element));
+    widest = std::max(widest, static_cast<size_t>(found - std::begin(kNarrowToWide)));
+  }
+  return value.empty() ? "FP32" : std::string(kNarrowToWide[widest]);
+}
+
 Result<size_t> ElementCount(const std::vector<int64_t>& shape) {
   size_t count = 1;
   for (const int64_t dimension : shape) {

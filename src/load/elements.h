@@ -17,6 +17,9 @@ namespace braid::load {
 // Bytes of one element; 0 for BYTES, whose elements differ. Errors: a datatype that KServe v2 does not have.
 Result<size_t> ElementBytes(std::string_view datatype);
 
+// The datatype that JSON values are sent in where the metadata does not tell it: INT64, FP32, BOOL or BYTES.
+std::string GuessDatatype(const Json& value);
+
 // The product of the dimensions. Errors: one is negative, or the product is beyond 2^32.
 Result<size_t> ElementCount(const std::vector<int64_t>& shape);
 

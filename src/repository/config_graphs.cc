@@ -77,10 +77,10 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   if (!made.ok()) {
     const std::string& why = entry.fault.message();
     if (entry.served) {
-      BRAID_LOG_ERROR(log_, "the new definition of graph '{}' is not applied: {}", name, why);
+      BRAID_LOG_LINES(log_, kError, "the new definition of graph '{}' is not applied: {}", name, why);
       return false;
     }
-    BRAID_LOG_ERROR(log_, "graph '{}' is not available: {}", name, why);
+    BRAID_LOG_LINES(log_, kError, "graph '{}' is not available: {}", name, why);
     ServableTable::Leaving leaving;
     table_.SetFailed(
         name, 1, ServableKind::kGraph,

@@ -90,13 +90,13 @@ Status FolderLoads::LoadClaimed(const LoadRequest& request, const Dependencies& 
   }
   auto plan = Read(request);
   if (!plan.ok()) {
-    table_.NoteUnreadable(name);
-    BRAID_LOG_ERROR(log_, "Poll failed for model directory '{}': {}", name, plan.status().message());
+    BRAID_LOG_LINES(log_, kError, "Poll failed for model directory '{}': {}", name, plan.status().message());
     // A model that is not there needs no reason.
     const bool missing = request.files.empty() && plan.status().code() == StatusCode::kNotFound;
-    const std::string why = missing ? "" : ": " + error_texts_.ForClients(plan.status().message());
+    const std::string why = missing ? "" : error_texts_.ForClients(plan.status().message());
+    table_.NoteUnreadable(name, why);
     return InternalError("failed to load '" + Shortened(name) + "', failed to poll from model repository" +
-                         why);
+                         (why.empty() ? "" : ": " + why));
   }
   if (table_.NotePlan(request, *plan)) return OkStatus();
   if (plan->keys.empty()) {
@@ -131,7 +131,7 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
       continue;
     }
     const std::string text = build.status().ToString();
-    BRAID_LOG_ERROR(log_, "failed to load '{}' version {}: {}", name, version, text);
+    BRAID_LOG_LINES(log_, kError, "failed to load '{}' version {}: {}", name, version, text);
     const std::string told = error_texts_.ForClients(text);
     faults += "version " + std::to_string(version) + " is at UNAVAILABLE state: " + told + ";";
     reasons.emplace(version, told);
@@ -189,8 +189,8 @@ Result<std::shared_ptr<Servable>> FolderLoads::BuildVersion(const ModelSource& s
     if (built.ok() || attempt >= options_.folders->load_retry_count) return built;
     const StatusCode code = built.status().code();
     if (code == StatusCode::kInvalidArgument || code == StatusCode::kUnsupported) return built;
-    BRAID_LOG_WARNING(log_, "failed to load '{}' version {}, trying again: {}", name, version,
-                      built.status().ToString());
+    BRAID_LOG_LINES(log_, kWarning, "failed to load '{}' version {}, trying again: {}", name, version,
+                    built.status().ToString());
   }
 }
 

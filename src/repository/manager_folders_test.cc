@@ -301,6 +301,8 @@ TEST_F(ManagerFoldersTest, OneFailureTakesNoOtherDown) {
                 "repository: config.pbtxt:1:4: Message type \"inference.ModelConfig\" has no field named "
                 "\"foo\"."));
   EXPECT_EQ(Index(), "bad:1 UNAVAILABLE Internal: RuntimeError: boom, good:1 READY, syntax");
+  EXPECT_NE(catalog_.Index(false).back().reason.find("no field named \"foo\""), std::string::npos)
+      << catalog_.Index(false).back().reason;
   EXPECT_TRUE(manager_->serving());
   EXPECT_FALSE(manager_->server_ready());
 }

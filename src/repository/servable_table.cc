@@ -242,9 +242,11 @@ Status ServableTable::CheckFree(const std::string& name) const {
   return CheckFreeLocked(name);
 }
 
-void ServableTable::NoteUnreadable(const std::string& name) {
+void ServableTable::NoteUnreadable(const std::string& name, const std::string& reason) {
+  const PatientAllocation patience;
   MutexLock lock(mutex_);
   entries_.at(name).unreadable = true;
+  catalog_.SetReason(name, reason);
 }
 
 bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
@@ -253,6 +255,7 @@ bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
   entry.unreadable = false;
+  catalog_.SetReason(name, "");
   entry.tried = plan.fingerprint;
   if (!plan.uses.empty()) plan.SetUsesKey(DependencyGraph::KeyOf(plan.uses, Builds()));
   const bool same_config = !request.config_json || request.config_json == entry.config_json;

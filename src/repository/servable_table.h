@@ -107,8 +107,8 @@ class ServableTable {
 
   // Errors: ALREADY_EXISTS, when the name is the config.json's.
   Status CheckFree(const std::string& name) const;
-  // The load could not even read what it is to load.
-  void NoteUnreadable(const std::string& name);
+  // The load could not even read what it is to load. `reason`: for clients; "" for a model that is not there.
+  void NoteUnreadable(const std::string& name, const std::string& reason);
   // The load has a plan. Completes it with the builds of what an ensemble uses. True when what is served
   // already is what the plan would bring.
   bool NotePlan(const LoadRequest& request, LoadPlan& plan);

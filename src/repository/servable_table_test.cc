@@ -366,7 +366,7 @@ TEST_F(ServableTableTest, SaysWhyAModelIsMissing) {
   EXPECT_EQ(table_.WhyMissing("m"),
             "which has no loaded version. Model 'm' loading failed with error: no luck;");
   ASSERT_TRUE(table_.Claim({"m"}).ok());
-  table_.NoteUnreadable("m");
+  table_.NoteUnreadable("m", "it has no such field");
   table_.Release("m", InternalError("gibberish"));
   EXPECT_EQ(table_.WhyMissing("m"), "which is not valid. Model 'm' loading failed with error: gibberish");
 }

@@ -102,11 +102,15 @@ void Console::SetAddresses(const ServerAddresses& addresses) {
   addresses_.Set(std::make_shared<const ServerAddresses>(addresses));
 }
 
-std::string Console::Url(const ServerAddresses& addresses) const {
-  if (context_.assets.empty()) return "";
+std::optional<ConsolePort> Console::Port(const ServerAddresses& addresses) const {
+  if (context_.assets.empty()) return std::nullopt;
   const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
-  return (addresses.https ? "https://" : "http://") +
-         EndpointHere(admin ? addresses.admin : addresses.metrics) + "/console/";
+  return ConsolePort{addresses.https ? "https" : "http", admin ? addresses.admin : addresses.metrics};
+}
+
+std::string Console::Url(const ServerAddresses& addresses) const {
+  const auto port = Port(addresses);
+  return port ? ConsoleUrl({port->scheme, EndpointHere(port->endpoint)}, "") : "";
 }
 
 ApiSet Console::Apis() {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -15,6 +16,7 @@
 #include "protocols/console/console_context.h"
 #include "protocols/console/console_routes.h"
 #include "protocols/console/history.h"
+#include "protocols/openapi/front_page.h"
 #include "scheduling/timer_service.h"
 #include "server/options.h"
 #include "server/startup_report.h"
@@ -49,6 +51,8 @@ class Console {
   ConsoleRoutes& routes() { return routes_; }
   // Where the ports are, for the page to tell.
   void SetAddresses(const ServerAddresses& addresses);
+  // Nothing where the program was built without the page.
+  std::optional<ConsolePort> Port(const ServerAddresses& addresses) const;
   // "http://127.0.0.1:8002/console/"; empty where the program was built without the page.
   std::string Url(const ServerAddresses& addresses) const;
 

@@ -44,8 +44,8 @@ Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, 
   std::vector<OpenApiPart> parts{KservePart()};
   if (protocols.tensorflow_serving) parts.push_back(TensorFlowServingPart());
   if (protocols.metrics) parts.push_back({OpenApiMetricsPart(), {{"GET", "/metrics", Api::kMetrics}}});
-  BRAID_ASSIGN_OR_RETURN(std::string text, OpenApiDocument(options, parts));
-  route.Publish(options.document_api, std::move(text));
+  BRAID_ASSIGN_OR_RETURN(PortDescription description, OpenApiDocument(options, parts));
+  route.Publish(options.document_api, std::move(description));
   return OkStatus();
 }
 

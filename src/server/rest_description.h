@@ -1,4 +1,4 @@
-// What an HTTP port of the server says of its REST API at /openapi.json.
+// What an HTTP port of the server says of its REST API at /openapi.json and /.
 //
 //   BRAID_RETURN_IF_ERROR(DescribeRest({.tensorflow_serving = true}, access, has_tokens, route));
 #pragma once

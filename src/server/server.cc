@@ -507,7 +507,11 @@ class Server::Parts {
     if (options_.allow_grpc) BRAID_RETURN_IF_ERROR(ListenForGrpc());
     if (options_.allow_metrics) BRAID_RETURN_IF_ERROR(ListenForMetrics());
     if (!options_.admin_address.empty()) BRAID_RETURN_IF_ERROR(ListenForManagement());
-    if (console_) console_->SetAddresses(addresses_);
+    if (console_) {
+      console_->SetAddresses(addresses_);
+      for (OpenApiRoute* route : {&http_openapi_, &metrics_openapi_, &admin_openapi_})
+        if (const auto port = console_->Port(addresses_)) route->LeadToConsole(*port);
+    }
     return OkStatus();
   }
 

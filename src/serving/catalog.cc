@@ -93,7 +93,17 @@ void Catalog::AddModel(const std::string& name) {
 void Catalog::RemoveModel(const std::string& name) {
   MutexLock lock(mutex_);
   models_.erase(name);
+  reasons_.erase(name);
   Rebuild();
+}
+
+void Catalog::SetReason(const std::string& name, std::string reason) {
+  MutexLock lock(mutex_);
+  if (reason.empty()) {
+    reasons_.erase(name);
+  } else if (models_.contains(name)) {
+    reasons_[name] = std::move(reason);
+  }
 }
 
 void Catalog::SetState(const std::string& name, int64_t version, VersionState state, std::string reason) {
@@ -151,7 +161,10 @@ std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
     MutexLock lock(mutex_);
     for (const auto& [name, versions] : models_) {
       if (versions.empty() && !ready_only) {
-        all.emplace_back(IndexEntry{name, std::nullopt, VersionState::kUnavailable, ""}, nullptr);
+        const auto reason = reasons_.find(name);
+        all.emplace_back(IndexEntry{name, std::nullopt, VersionState::kUnavailable,
+                                    reason == reasons_.end() ? "" : reason->second},
+                         nullptr);
       }
       for (const auto& [number, version] : versions) {
         all.emplace_back(

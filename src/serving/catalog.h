@@ -56,6 +56,8 @@ class Catalog {
   void AddModel(const std::string& name);
   // Forgets a model and all its versions.
   void RemoveModel(const std::string& name);
+  // Why a model without versions has none; "" for no reason. Of models that are not known nothing is kept.
+  void SetReason(const std::string& name, std::string reason);
   // Sets state and reason of a version that is not ready (any but kReady); requests no longer find it.
   void SetState(const std::string& name, int64_t version, VersionState state, std::string reason);
   // The same with IndexEntry's `failure` and `kind`, for what came from a config.json.
@@ -120,6 +122,7 @@ class Catalog {
   // Servables are asked without it whether they are ready, since one that refers to others looks those up.
   mutable Mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> reasons_ BRAID_GUARDED_BY(mutex_);  // of models without versions
   Published<Snapshot> snapshot_;
 };
 

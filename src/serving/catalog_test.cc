@@ -105,6 +105,20 @@ TEST(Catalog, KeepsTheServableInsideWhileAHandleLives) {
   EXPECT_EQ(servable->gate().inside(), 0u);
 }
 
+TEST(Catalog, SaysWhyAModelHasNoVersions) {
+  Catalog catalog;
+  catalog.SetReason("m", "nothing is kept of a model that is not known");
+  catalog.AddModel("m");
+  EXPECT_EQ(catalog.Index(false)[0].reason, "");
+  catalog.SetReason("m", "no such field");
+  EXPECT_EQ(catalog.Index(false)[0].reason, "no such field");
+  EXPECT_EQ(catalog.Index(false)[0].state, VersionState::kUnavailable);
+  EXPECT_TRUE(catalog.Index(true).empty());
+  catalog.RemoveModel("m");
+  catalog.AddModel("m");
+  EXPECT_EQ(catalog.Index(false)[0].reason, "");
+}
+
 TEST(Catalog, ListsModelsByNameThenVersion) {
   Catalog catalog;
   catalog.AddModel("z");

@@ -6,9 +6,12 @@ be (--verbose-errors): paths are relative to the model's repository or to what i
 
 import os
 import sys
+import traceback
 from types import TracebackType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Of the text of an exception, before its frames: the log cuts what is longer than a few of these.
+_MOST_LOGGED = 16384
 
 _verbose = False
 _roots = []
@@ -42,37 +45,78 @@ def message_of(exception: BaseException) -> str:
 
 
 def describe(exception: BaseException) -> tuple[str, str]:
-    """The exception with the places it went through, innermost first:
+    """The exception with the places it went through, for clients, innermost first:
 
         ValueError: no such thing
 
         At:
           m/1/model.py(12): execute
 
-    For clients, and for the log, where the paths are whole and what is wrong in the syntax of a file is shown.
-    Frames of the worker itself are left out.
+    and for the log, as Python shows it:
+
+        ValueError: no such thing
+        Traceback (most recent call last):
+          File "/models/m/1/model.py", line 12, in execute
+            raise ValueError("no such thing")
+        ValueError: no such thing
+
+    Frames of the worker and of the import of a file are left out.
     """
     places = []
     if isinstance(exception, SyntaxError) and exception.filename and exception.lineno:
         places.append((exception.filename, exception.lineno, "<module>", (exception.text or "").strip()))
     for frame, line in reversed(list(_frames(exception.__traceback__))):
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if _is_users(frame.f_code.co_filename):
             places.append((frame.f_code.co_filename, line, frame.f_code.co_name, ""))
-    told = logged = message_of(exception)
-    if places:
-        told += "\n\nAt:\n"
-        logged += "\n\nAt:\n"
+    message = message_of(exception)
+    told = message + ("\n\nAt:\n" if places else "")
     for file, line, function, source in places:
-        place = _sendable(f"  {file}({line}): {function}\n")
-        told += place
-        logged += place + (_sendable(f"    {source}\n") if source else "")
-    return (logged if _verbose else for_clients(told)), logged
+        told += _sendable(f"  {file}({line}): {function}\n")
+        if _verbose and source:
+            told += _sendable(f"    {source}\n")
+    if not places:
+        return for_clients(told), message
+    if len(message) > _MOST_LOGGED:
+        # Python's own form has the text once more.
+        return for_clients(told), f"{message[:_MOST_LOGGED]}...\n{_frames_of(exception)}"
+    return for_clients(told), f"{message}\n{_traceback(exception)}"
 
 
 def describe_short(exception: BaseException) -> tuple[str, str]:
     """As describe(), but clients are told the message alone."""
     told, logged = describe(exception)
     return (told if _verbose else for_clients(message_of(exception))), logged
+
+
+def line_in(exception: BaseException, file: str) -> int:
+    """The line of the file that the exception came from or went through; 0: none."""
+    if isinstance(exception, SyntaxError) and exception.filename == file:
+        return exception.lineno or 0
+    return next((n for f, n in reversed(list(_frames(exception.__traceback__))) if f.f_code.co_filename == file), 0)
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith((_PACKAGE, "<frozen importlib."))
+
+
+def _frames_of(exception: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(exception.__traceback__) if _is_users(frame.filename)]
+    return _sendable("".join(traceback.format_list(frames)))
+
+
+def _traceback(exception: BaseException) -> str:
+    try:
+        shown = traceback.TracebackException.from_exception(exception)
+        chained = [shown]
+        while chained:
+            one = chained.pop()
+            chained += [each for each in (one.__cause__, one.__context__, *(one.exceptions or ())) if each is not None]
+            one.stack[:] = [frame for frame in one.stack if _is_users(frame.filename)]
+            if not one.stack:
+                one.stack = None
+        return _sendable("".join(shown.format()))
+    except BaseException:
+        return "<the traceback cannot be shown>"
 
 
 def _sendable(text: str) -> str:

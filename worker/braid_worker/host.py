@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import traceback
 
 import _braid_worker
 
@@ -110,7 +109,7 @@ class Host:
             wants_sessions = self._nodes.load()
         except nodes.NodeError as error:
             self._nodes.finalize()
-            _braid_worker.log(_LOG_ERROR, error.file, 0, error.logged)
+            _braid_worker.log(_LOG_ERROR, error.file, error.line, error.logged)
             return _INTERNAL, errors.for_clients(str(error)), "", False
         return _OK, "", "", wants_sessions
 
@@ -178,8 +177,7 @@ class Host:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            text = "".join(traceback.format_exception(error))
-            _braid_worker.log(_LOG_ERROR, self._model_file, 0, text)
+            self._log(_LOG_ERROR, error)
 
     def check_ready(self, check: int) -> None:
         """Asks the model's hook whether it is ready, beside executions. Does not wait for it."""
@@ -222,15 +220,21 @@ class Host:
         _braid_worker.report_readiness(check, ready, reason)
 
     def _not_ready(self, error: BaseException) -> str:
+        return self._log(_LOG_VERBOSE, error, "is_ready: ")
+
+    def _log(self, level: int, error: BaseException, prefix: str = "") -> str:
+        """Logs what the model's code has raised; returns it for clients."""
         told, logged = errors.describe(error)
-        _braid_worker.log(_LOG_VERBOSE, self._model_file, 0, f"is_ready: {logged}")
+        _braid_worker.log(level, self._model_file, errors.line_in(error, self._model_file), prefix + logged)
         return told
 
-    def describe(self, exception: BaseException) -> tuple[str, str]:
-        return errors.describe(exception)
+    def describe(self, exception: BaseException) -> tuple[str, str, int]:
+        """For clients, for the log, and the line of the model's file."""
+        return (*errors.describe(exception), errors.line_in(exception, self._model_file))
 
-    def describe_short(self, exception: BaseException) -> tuple[str, str]:
-        return errors.describe_short(exception)
+    def describe_short(self, exception: BaseException, file: str) -> tuple[str, str, int]:
+        """As describe() for a node's file, but clients are told the message alone."""
+        return (*errors.describe_short(exception), errors.line_in(exception, file))
 
     def for_clients(self, text: str) -> str:
         return errors.for_clients(text)
@@ -246,7 +250,7 @@ class Host:
                 if inspect.iscoroutine(result):
                     self.run_coroutine(result)
         except BaseException as error:
-            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error)[1])
+            self._log(_LOG_INFO, error)
         if self._loop is not None:
             self._close_loop()
         self._model = None
@@ -261,7 +265,7 @@ class Host:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
         except BaseException as error:
-            _braid_worker.log(_LOG_INFO, self._model_file, 0, errors.describe(error)[1])
+            self._log(_LOG_INFO, error)
 
     def _import(self, message: dict):
         self._model_file = message["model_file"]
@@ -285,11 +289,9 @@ class Host:
         # Logs why the model cannot be loaded; returns it for clients. The model's own code may miss files too.
         if isinstance(error, FileNotFoundError) and error.args == (self._model_file,):
             logged = f"Python model file not found in '{self._model_file}'"
-            told = errors.for_clients(logged)
-        else:
-            told, logged = errors.describe(error)
-        _braid_worker.log(_LOG_ERROR, self._model_file, 0, logged)
-        return told
+            _braid_worker.log(_LOG_ERROR, self._model_file, 0, logged)
+            return errors.for_clients(logged)
+        return self._log(_LOG_ERROR, error)
 
     def _provide_model_dir(self, message: dict) -> None:
         """From here on, and not before, models can ask for their folder."""

@@ -23,6 +23,7 @@ class NodeError(Exception):
         told, logged = errors.describe(error) if error is not None else ("", "")
         super().__init__(f"{_node(name, file)}: {what}{told}")
         self.file = file
+        self.line = errors.line_in(error, file) if error is not None else 0
         self.logged = f"{_node(name, file)}: {what}{logged}"
 
 
@@ -71,7 +72,8 @@ class Nodes:
                 if hasattr(model, "finalize"):
                     model.finalize()
             except BaseException as error:
-                _braid_worker.log(_LOG_INFO, file, 0, f"{_node(name, file)}: finalize: {errors.describe(error)[1]}")
+                logged = f"{_node(name, file)}: finalize: {errors.describe(error)[1]}"
+                _braid_worker.log(_LOG_INFO, file, errors.line_in(error, file), logged)
 
     def _make(self, name: str, file: str):
         if not os.path.isfile(file):

@@ -91,7 +91,7 @@ bool Worker::LoadSequences() {
       request.inputs.pop_back();
       if (!LoadSequence(request, state)) {
         const ErrorText why = DescribeException();
-        SendLog(2, model_.model_file, 0, why.logged);
+        SendLog(2, model_.model_file, why.line, why.logged);
         ResponseMessage refusal;
         refusal.request_id = request.id;
         refusal.code = StatusCode::kInternal;
@@ -412,7 +412,7 @@ bool Worker::SaveSequence(PyObject* correlation_id, OutgoingResponse& out) {
   Ref state = Ref::Steal(PyObject_CallMethod(host_.get(), "save_sequence", "O", correlation_id));
   if (!state) {
     const ErrorText why = DescribeException();
-    SendLog(2, model_.model_file, 0, why.logged);
+    SendLog(2, model_.model_file, why.line, why.logged);
     return FailResponse(out, InternalError(why.told));
   }
   const std::span bytes(reinterpret_cast<const std::byte*>(PyBytes_AsString(state.get())),
@@ -461,7 +461,7 @@ void Worker::Settle(Turn& turn) {
 void Worker::FailAll(Turn& turn, const ErrorText& detail) {
   const std::string prefix =
       "Failed to process the request(s) for model '" + model_.instance_name + "', message: ";
-  SendLog(2, model_.model_file, 0, prefix + detail.logged);
+  SendLog(2, model_.model_file, detail.line, prefix + detail.logged);
   for (OutgoingResponse& response : turn.responses) connection_->Withdraw(response.message.outputs);
   turn.responses.clear();
   turn.deferred.clear();
@@ -492,10 +492,11 @@ ErrorText Worker::DescribeException() {
   const char* logged = nullptr;
   Py_ssize_t told_size = 0;
   Py_ssize_t logged_size = 0;
-  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#", &told, &told_size, &logged, &logged_size)) {
+  unsigned int line = 0;
+  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#I", &told, &told_size, &logged, &logged_size, &line)) {
     return {"an exception that cannot be shown", TakeExceptionText()};
   }
-  return {{told, static_cast<size_t>(told_size)}, {logged, static_cast<size_t>(logged_size)}};
+  return {{told, static_cast<size_t>(told_size)}, {logged, static_cast<size_t>(logged_size)}, line};
 }
 
 ErrorText Worker::Told(std::string text) {

@@ -275,8 +275,8 @@ void NodeRunner::CloseAll() {
   if (!ready_.empty()) ProvideThreads();
 }
 
-void NodeRunner::LogError(const NodeFacts& node, std::string_view error) {
-  worker_.SendLog(kLogError, node.file, 0, "Python node '" + node.name + "': " + std::string(error));
+void NodeRunner::LogError(const NodeFacts& node, std::string_view error, uint32_t line) {
+  worker_.SendLog(kLogError, node.file, line, "Python node '" + node.name + "': " + std::string(error));
 }
 
 }  // namespace braid

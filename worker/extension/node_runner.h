@@ -119,7 +119,8 @@ class NodeRunner {
   // The same for the exception that is set.
   void FailWithException(Call& call);
   std::string LogException(const NodeFacts& node);
-  void LogError(const NodeFacts& node, std::string_view error);
+  // `line`: of the node's file; 0: none.
+  void LogError(const NodeFacts& node, std::string_view error, uint32_t line = 0);
 
   Worker& worker_;
   std::vector<NodeFacts> nodes_;

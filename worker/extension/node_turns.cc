@@ -299,16 +299,18 @@ void NodeRunner::FailWithException(Call& call) {
 std::string NodeRunner::LogException(const NodeFacts& node) {
   Ref exception = TakeException();
   if (!exception) return "unknown error";
-  Ref texts = Ref::Steal(PyObject_CallMethod(worker_.host(), "describe_short", "O", exception.get()));
+  Ref texts = Ref::Steal(PyObject_CallMethod(worker_.host(), "describe_short", "Os#", exception.get(),
+                                             node.file.data(), static_cast<Py_ssize_t>(node.file.size())));
   const char* told = nullptr;
   const char* logged = nullptr;
   Py_ssize_t told_size = 0;
   Py_ssize_t logged_size = 0;
-  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#", &told, &told_size, &logged, &logged_size)) {
+  unsigned int line = 0;
+  if (!texts || !PyArg_ParseTuple(texts.get(), "s#s#I", &told, &told_size, &logged, &logged_size, &line)) {
     LogError(node, TakeExceptionText());
     return "an exception that cannot be shown";
   }
-  LogError(node, {logged, static_cast<size_t>(logged_size)});
+  LogError(node, {logged, static_cast<size_t>(logged_size)}, line);
   return {told, static_cast<size_t>(told_size)};
 }
 

@@ -53,6 +53,7 @@ struct ModelFacts {
 struct ErrorText {
   std::string told;
   std::string logged;
+  uint32_t line = 0;  // of the model's file; 0: none
 };
 
 class Worker {

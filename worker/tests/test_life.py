@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,64 @@ def test_places_of_a_failed_initialize(model):
     worker = model("class TritonPythonModel:\n    def initialize(self, args): 1 / 0", expect_ok=False)
     name = worker.folder.name
     assert worker.loaded["error"].splitlines()[2:] == ["At:", f"  {name}/1/model.py(2): initialize"]
-    assert [log["text"].splitlines()[2:] for log in worker.logs] == [
-        ["At:", f"  {worker.folder}/1/model.py(2): initialize"]
+    (log,) = worker.logs
+    assert log["line"] == 2
+    assert log["text"].splitlines()[:4] == [
+        "ZeroDivisionError: division by zero",
+        "Traceback (most recent call last):",
+        f'  File "{worker.folder}/1/model.py", line 2, in initialize',
+        "    def initialize(self, args): 1 / 0",
     ]
+    assert log["text"].endswith("\nZeroDivisionError: division by zero\n")
+
+
+def test_a_failed_import_has_no_frames_of_the_import(model):
+    worker = model("import json\njson.loads('no json')", expect_ok=False)
+    name = worker.folder.name
+    told = worker.loaded["error"].splitlines()[3:]
+    assert [line.split("(")[0] for line in told] == ["  json/decoder.py"] * 2 + [
+        "  json/__init__.py",
+        f"  {name}/1/model.py",
+    ]
+    (log,) = worker.logs
+    assert log["line"] == 2
+    frames = [line.split('"')[1] for line in log["text"].splitlines() if line.startswith("  File ")]
+    assert frames[0] == f"{worker.folder}/1/model.py"
+    assert len(frames) == 4
+    assert "    json.loads('no json')\n" in log["text"]
+
+
+def test_an_exception_is_logged_with_its_cause(model):
+    source = """
+    class TritonPythonModel:
+        def initialize(self, args):
+            try:
+                1 / 0
+            except ZeroDivisionError as error:
+                raise ValueError("second\\nline") from error
+    """
+    worker = model(textwrap.dedent(source), expect_ok=False)
+    (log,) = worker.logs
+    assert log["text"].startswith("ValueError: second\nline\nTraceback (most recent call last):\n")
+    assert "ZeroDivisionError: division by zero\n\nThe above exception was the direct cause" in log["text"]
+    assert "braid_worker" not in log["text"]
+
+
+def test_an_exception_that_cannot_be_shown(model):
+    source = """
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError
+        @property
+        def __notes__(self):
+            raise ValueError
+    class TritonPythonModel:
+        def initialize(self, args):
+            raise Odd()
+    """
+    worker = model(textwrap.dedent(source), expect_ok=False)
+    assert worker.loaded["error"].startswith("Odd: <the exception cannot be shown as text>\n\nAt:\n")
+    assert worker.logs[0]["text"].startswith("Odd: <the exception cannot be shown as text>\n")
 
 
 def test_the_place_of_a_syntax_error(model):
@@ -132,7 +188,15 @@ def test_the_place_of_a_syntax_error(model):
     assert "x = 1 +" not in told
     (log,) = worker.logs
     assert log["level"] == 2
-    assert f"  {worker.folder}/1/model.py(3): <module>\n    x = 1 +\n" in log["text"]
+    assert log["line"] == 3
+    assert log["text"].splitlines() == [
+        "SyntaxError: invalid syntax (model.py, line 3)",
+        f'  File "{worker.folder}/1/model.py", line 3',
+        "    x = 1 +",
+        "           ^",
+        "SyntaxError: invalid syntax",
+    ]
+    assert told.splitlines()[4:] == []
     verbose = model(source, expect_ok=False, verbose_errors=1)
     assert f"  {verbose.folder}/1/model.py(3): <module>\n    x = 1 +\n" in verbose.loaded["error"]
 

@@ -197,7 +197,8 @@ def test_an_exception_is_an_error_and_its_place_is_logged(graph, body, error):
     running = graph(f"class OvmsPythonModel:\n    def execute(self, inputs):\n        {body}\n")
     step = running.run([fp32("in", [1])])
     assert (step["kind"], step["error"], step["outputs"]) == ("error", error, [])
-    assert wait_for_log(running, "model.py(5): execute")
+    assert wait_for_log(running, '/model.py", line 5, in execute\n')
+    assert running.worker.logs[-1]["line"] == 5
     assert running.run()["error"] == error
 
 
@@ -213,6 +214,8 @@ def test_an_error_text_beyond_all_bounds_still_ends_the_call(graph):
     step = running.run()
     assert step["kind"] == "error"
     assert len(step["error"]) < 1000
+    assert wait_for_log(running, "x...\n  File ")
+    assert len(running.worker.logs[-1]["text"]) < 20000
 
 
 # --- Memory

@@ -6,7 +6,7 @@ import { ApiError, call, getJson } from "../api";
 import { ago, bytes, count, microseconds, plural, rate } from "../format";
 import { HistoryCharts } from "../history";
 import { Dialog, Empty, Figure, isFault, StateBadge } from "../parts";
-import { usePoll } from "../poll";
+import { SECOND_LOOK_MS, usePoll } from "../poll";
 import { modelHref, TABS, type Tab } from "../router";
 import { REFRESH_MS, useStore, type LiveModel } from "../store";
 import { wholeDetail, type ModelDetail, type ModelRow } from "../types";
@@ -93,10 +93,17 @@ function Actions({ row, onDone }: { row: ModelRow; onDone: () => void }) {
         <button
           key={action}
           type="button"
-          disabled={reason !== "" || busy}
+          aria-disabled={reason !== "" || busy}
           title={reason}
           aria-describedby={reason === "" ? undefined : "why-not"}
-          onClick={() => setAsked(action)}
+          onClick={() => {
+            // A finger cannot point at it: a touch shows the reason.
+            if (reason !== "") {
+              setMessage({ text: reason, failed: false });
+            } else if (!busy) {
+              setAsked(action);
+            }
+          }}
         >
           {action === "load" ? (row.state === "READY" ? "Load again" : "Load") : action === "unload" ? "Unload" : "Reload config.json"}
         </button>
@@ -248,6 +255,7 @@ function Model({ found, versions, tab }: { found: LiveModel; versions: LiveModel
       return { detail: wholeDetail(await getJson<ModelDetail>(path, signal)), at: Date.now() };
     },
     REFRESH_MS,
+    SECOND_LOOK_MS,
   );
   const detail = value?.detail;
   return (

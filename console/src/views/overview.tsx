@@ -8,6 +8,11 @@ import { useStore, type LiveModel } from "../store";
 
 const BUSIEST = 8;
 
+// Whether there were two looks at the counters.
+function isMeasured(models: LiveModel[]): boolean {
+  return models.length === 0 || models.some((each) => each.live !== undefined);
+}
+
 function sum(models: LiveModel[], of: (each: LiveModel) => number): number {
   return models.reduce((total, each) => total + of(each), 0);
 }
@@ -28,7 +33,7 @@ function Figures({ models }: { models: LiveModel[] }) {
         {ready}
       </Figure>
       <Figure name="Requests" note={failures > 0 ? `${rate(failures)} fail` : "of all models"}>
-        {rate(sum(models, (each) => each.live?.rate ?? 0))}
+        {rate(isMeasured(models) ? sum(models, (each) => each.live?.rate ?? 0) : undefined)}
       </Figure>
       <Figure name="Waiting and running">{count(sum(models, (each) => each.row.pending))}</Figure>
       <Figure name="CPU of the server" note={`of ${plural(machine.cores, "core")}`}>
@@ -86,7 +91,7 @@ function Busiest({ models }: { models: LiveModel[] }) {
         Busiest now <span class="muted">last 10 s</span>
       </h2>
       {busy.length === 0 ? (
-        <Empty>No requests in the last seconds.</Empty>
+        <Empty>{isMeasured(models) ? "No requests in the last seconds." : "The last seconds are being measured."}</Empty>
       ) : (
         <div class="scroll" tabIndex={0} role="group" aria-labelledby="busiest">
           <table>

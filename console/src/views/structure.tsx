@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { count, microseconds, percent, rate } from "../format";
-import { draw, LABEL, pathThrough, type Box, type Drawing, type Link } from "../layout";
+import { draw, pathThrough, type Box, type Drawing, type Link } from "../layout";
 import { Empty } from "../parts";
 import { Window } from "../rates";
 import { modelHref } from "../router";
@@ -102,18 +102,22 @@ function sameParts(a: Structure, b: Structure): boolean {
 
 let measure: CanvasRenderingContext2D | null | undefined;
 
-// Text that fits into so many pixels.
-function fit(text: string, pixels: number, font: string): string {
+function widthOf(text: string, font: string): number {
   measure ??= document.createElement("canvas").getContext("2d");
   if (measure === null || measure === undefined) {
-    return text;
+    return 0;
   }
   measure.font = font;
-  if (measure.measureText(text).width <= pixels) {
+  return measure.measureText(text).width;
+}
+
+// Text that fits into so many pixels.
+function fit(text: string, pixels: number, font: string): string {
+  if (widthOf(text, font) <= pixels) {
     return text;
   }
   let short = text;
-  while (short.length > 1 && measure.measureText(`${short}…`).width > pixels) {
+  while (short.length > 1 && widthOf(`${short}…`, font) > pixels) {
     short = short.slice(0, -1);
   }
   return `${short}…`;
@@ -231,7 +235,7 @@ function LinkShape({ link, structure, view, most }: { link: Link; structure: Str
       <title>{tensors}</title>
       <path d={pathThrough(link.points)} stroke-width={1.25 + (most > 0 ? 2.25 * (passed / most) : 0)} marker-end="url(#arrow)" />
       <text x={link.label.x} y={link.label.y - 3} text-anchor="middle" class="port">
-        {fit(portNames(structure, link), LABEL.width, PLAIN)}
+        {fit(portNames(structure, link), link.label.width, PLAIN)}
       </text>
       <text x={link.label.x} y={link.label.y + 11} text-anchor="middle" class="passed">
         {passed > 0 ? amount(view, passed) : ""}
@@ -280,7 +284,10 @@ function Picture({ structure, view }: { structure: Structure; view: View }) {
 
   const downwards = size.width > 0 && size.width < 700;
   const form = structure.nodes.map((node) => `${node.kind}${node.name}`).join() + structure.edges.length;
-  const drawing = useMemo(() => draw(structure, downwards), [form, downwards]);
+  const drawing = useMemo(
+    () => draw(structure, downwards, (link) => widthOf(portNames(structure, link), PLAIN)),
+    [form, downwards],
+  );
   const ratio = drawing.height / Math.max(1, drawing.width);
   const height = downwards ? 460 : Math.min(560, Math.max(260, Math.round(size.width * ratio)));
   useEffect(() => {
@@ -528,6 +535,13 @@ export function StructureTab({ model, nowMs }: { model: ModelDetail; nowMs: numb
   }
   const span = looks.current.span();
   const quiet = span === undefined || span.first.nodes.every((node, id) => node.ended === span.last.nodes[id]?.ended);
+  const runs = structure.nodes.some((node) => node.started > node.ended);
+  const why =
+    span === undefined
+      ? "The last seconds are being measured"
+      : runs
+        ? "What runs did not end in the last seconds"
+        : "Nothing ran in the last seconds";
   // Where nothing ran in the last seconds, what ran before is worth more than zeros.
   const before = since === "recent" && span !== undefined && !quiet ? span : undefined;
   const view = viewOf(structure, before, models);
@@ -547,7 +561,7 @@ export function StructureTab({ model, nowMs }: { model: ModelDetail; nowMs: numb
             </label>
           </fieldset>
           <span class="muted">
-            {since === "recent" && !view.recent && "Nothing ran in the last seconds: shown since it was loaded. "}
+            {since === "recent" && !view.recent && `${why}: shown since it was loaded. `}
             Percent: the share of the time of all nodes.
           </span>
         </div>

@@ -33,7 +33,7 @@ import {
   type Parameters,
   type Pixels,
 } from "../tensors";
-import type { ModelDetail, TensorMetadata } from "../types";
+import type { ModelDetail, Overview, TensorMetadata } from "../types";
 
 const MOST_ELEMENTS = 100_000; // that the form writes by itself
 
@@ -408,7 +408,38 @@ interface StreamState {
 
 const HEADS = new Set(["model_name", "model_version", "id"]);
 
-// Each output of the events: texts are put together, as tokens are; other values are listed.
+// Texts of a stream: put together where blanks lie between them, as tokens are; else one on each line. The reader may choose.
+function StreamTexts({ name, texts, running }: { name: string; texts: string[]; running: boolean }) {
+  const [choice, setChoice] = useState<boolean>();
+  const together = choice ?? texts.some((text) => /^\s|\s$/.test(text));
+  return (
+    <>
+      {texts.length > 1 && (
+        <fieldset class="switch">
+          <legend class="unseen">Texts of {name}</legend>
+          <label>
+            <input type="radio" name={`texts-${name}`} checked={together} onChange={() => setChoice(true)} />
+            <span>put together</span>
+          </label>
+          <label>
+            <input type="radio" name={`texts-${name}`} checked={!together} onChange={() => setChoice(false)} />
+            <span>one a line</span>
+          </label>
+        </fieldset>
+      )}
+      <pre class="answer stream">
+        {texts.map((text, index) => (
+          <span key={index} class="token">
+            {index > 0 && !together ? `\n${text}` : text}
+          </span>
+        ))}
+        {running && <span class="caret" aria-hidden="true" />}
+      </pre>
+    </>
+  );
+}
+
+// Each output of the events; values that are no texts are listed.
 function StreamView({ stream, running }: { stream: StreamState; running: boolean }) {
   const outputs = new Map<string, unknown[]>();
   for (const event of stream.events) {
@@ -426,14 +457,7 @@ function StreamView({ stream, running }: { stream: StreamState; running: boolean
             {name} <span class="muted">{plural(values.length, "value")}</span>
           </h3>
           {values.every((value) => typeof value === "string") ? (
-            <pre class="answer stream">
-              {values.map((value, index) => (
-                <span key={index} class="token">
-                  {value as string}
-                </span>
-              ))}
-              {running && <span class="caret" aria-hidden="true" />}
-            </pre>
+            <StreamTexts name={name} texts={values as string[]} running={running} />
           ) : (
             <pre class="answer">{values.map((value) => (typeof value === "object" ? JSON.stringify(value) : textOf(value))).join("  ")}</pre>
           )}
@@ -457,6 +481,17 @@ function quoted(text: string): string {
 
 function octal(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => `\\${byte.toString(8).padStart(3, "0")}`).join("");
+}
+
+// Where clients ask for the model: the port of HTTP, unless something stands between the server and this page that may have changed ports.
+function originOfModels({ http, metrics, admin }: Overview["server"]["addresses"]): string {
+  const portOf = (address = ""): string => address.slice(address.lastIndexOf(":") + 1);
+  if (http === undefined || location.port === "" || ![portOf(metrics), portOf(admin)].includes(location.port)) {
+    return location.origin;
+  }
+  const host = http.slice(0, http.lastIndexOf(":"));
+  const here = host === "127.0.0.1" || host === "[::1]"; // also said by a port of all addresses
+  return `${location.protocol}//${here ? location.hostname : host}:${portOf(http)}`;
 }
 
 export function curlOf(url: string, request: InferRequest, stream: boolean, token: boolean): string {
@@ -513,7 +548,7 @@ function parametersOf(text: string, sequence: SequenceFields): Parameters {
 }
 
 export function TryTab({ model }: { model: ModelDetail }) {
-  const { may: mayDo } = useStore();
+  const { may: mayDo, overview } = useStore();
   const [inputs, setInputs] = useState(() => model.inputs.map(inputOf));
   const [stream, setStream] = useState(model.decoupled && model.kind !== "graph");
   const [parameters, setParameters] = useState("");
@@ -557,6 +592,7 @@ export function TryTab({ model }: { model: ModelDetail }) {
     return Object.keys(found).length > 0 ? undefined : request;
   };
 
+  const origin = originOfModels(overview?.server.addresses ?? {});
   // The command of what is in the form now, without the wish for binary outputs, which a terminal does not show.
   const command = useMemo(() => {
     const request = build(() => undefined);
@@ -564,8 +600,8 @@ export function TryTab({ model }: { model: ModelDetail }) {
       return "";
     }
     const plain = { ...request, json: request.json.replace(/,"outputs":\[[^\]]*\]\}$/, "}") };
-    return curlOf(location.origin + address, plain, stream, storedToken() !== "");
-  }, [inputs, stream, parameters, sequence, address]);
+    return curlOf(origin + address, plain, stream, storedToken() !== "");
+  }, [inputs, stream, parameters, sequence, origin, address]);
 
   const receive = async (request: InferRequest, controller: AbortController): Promise<void> => {
     const begun = performance.now();

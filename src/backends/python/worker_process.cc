@@ -219,7 +219,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonMod
 void WriteWorkerLog(Logger& log, const LogMessage& message) {
   const auto level =
       static_cast<LogLevel>(std::min<uint8_t>(message.level, static_cast<uint8_t>(LogLevel::kVerbose)));
-  log.Write(level, message.file, static_cast<int>(message.line), message.text);
+  log.WriteLines(level, message.file, static_cast<int>(message.line), message.text);
 }
 
 }  // namespace braid

@@ -159,6 +159,10 @@ class Maker {
       const Json& operation = described.at(place);
       for (const Json& tag : operation.at("tags")) tags_.insert(tag.get<std::string>());
       paths_[path.path][method] = Operation(operation, route, path, options_.has_tokens);
+      if (path.form == nullptr) {
+        routes_.push_back(
+            {route.api, std::string(route.method), path.path, operation.at("summary").get<std::string>()});
+      }
     }
     for (const auto& [path, item] : described.at("paths").items()) {
       for (const auto& [method, operation] : item.items()) {
@@ -174,7 +178,7 @@ class Maker {
     return OkStatus();
   }
 
-  std::string Document() const {
+  PortDescription Describe() const {
     Json document = ParseJson(OpenApiServerPart());
     document["info"]["version"] = options_.version;
     document["security"] = Json::array();
@@ -185,7 +189,7 @@ class Maker {
     }
     document["components"] = UsedComponents(paths_, components_, options_.has_tokens);
     document["paths"] = paths_;
-    return DumpJson(document);
+    return {options_.version, DumpJson(document), routes_};
   }
 
  private:
@@ -194,16 +198,18 @@ class Maker {
   Json components_ = Json::object();
   std::vector<Json> all_tags_;
   std::set<std::string> tags_;  // of operations in `paths_`
+  std::vector<PortRoute> routes_;
 };
 
 }  // namespace
 
-Result<std::string> OpenApiDocument(const OpenApiOptions& options, const std::vector<OpenApiPart>& parts) {
+Result<PortDescription> OpenApiDocument(const OpenApiOptions& options,
+                                        const std::vector<OpenApiPart>& parts) {
   Maker maker(options);
   try {
     BRAID_RETURN_IF_ERROR(maker.Add({OpenApiServerPart(), {{"GET", kOpenApiPath, options.document_api}}}));
     for (const OpenApiPart& part : parts) BRAID_RETURN_IF_ERROR(maker.Add(part));
-    return maker.Document();
+    return maker.Describe();
   } catch (const Json::exception& fault) {
     return InternalError("openapi: a part is not as it should be: " + std::string(fault.what()));
   }

@@ -1,7 +1,7 @@
 // The REST API of a port as an OpenAPI 3.0 document, made from the tables that requests are routed by.
 //
 //   const OpenApiPart metrics{OpenApiMetricsPart(), {{"GET", "/metrics", Api::kMetrics}}};
-//   auto text = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
+//   auto description = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
 //
 // What a route is for stands in a part (parts.h); that there is such a route, and under which paths, stands in the
 // table alone. A route that no part describes, and a description that no route has, is an error.
@@ -38,9 +38,22 @@ struct OpenApiOptions {
   bool has_tokens = false;  // whether senders show tokens
 };
 
+struct PortRoute {
+  Api api;
+  std::string method;
+  std::string path;  // without the ways to name a version
+  std::string summary;
+};
+
+struct PortDescription {
+  std::string version;            // of the server
+  std::string document;           // OpenAPI, as JSON
+  std::vector<PortRoute> routes;  // in the order of the parts; the document's own among them
+};
+
 // Adds to each operation what the routing and the transport answer for all of them: the variables of its path, and
 // the statuses from before a protocol sees a request. Leaves out components that nothing refers to.
 // Errors: INTERNAL.
-Result<std::string> OpenApiDocument(const OpenApiOptions& options, const std::vector<OpenApiPart>& parts);
+Result<PortDescription> OpenApiDocument(const OpenApiOptions& options, const std::vector<OpenApiPart>& parts);
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "protocols/openapi/front_page.h"
 #include "protocols/openapi/openapi_route.h"
 
 namespace braid {
@@ -50,17 +51,17 @@ const std::vector<DescribedRoute> kRoutes{{"GET", "/things/{m}", Api::kMetadata}
                                           {"GET", "/things/{m}/labels/{l}", Api::kMetadata},
                                           {"POST", "/others", Api::kHealth}};
 
-Result<std::string> Make(std::vector<DescribedRoute> routes, ApiSet served = ApiSet::All(),
-                         bool tokens = false) {
+Result<PortDescription> Make(std::vector<DescribedRoute> routes, ApiSet served = ApiSet::All(),
+                             bool tokens = false) {
   const OpenApiOptions options{
       .version = "7.8", .document_api = Api::kMetadata, .served = served, .has_tokens = tokens};
   return OpenApiDocument(options, {{kPart, std::move(routes)}});
 }
 
 Json Made(ApiSet served = ApiSet::All(), bool tokens = false) {
-  auto text = Make(kRoutes, served, tokens);
-  EXPECT_TRUE(text.ok()) << text.status();
-  return text.ok() ? Json::parse(*text) : Json();
+  auto made = Make(kRoutes, served, tokens);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? Json::parse(made->document) : Json();
 }
 
 std::vector<std::string> Keys(const Json& object) {
@@ -127,6 +128,41 @@ TEST(OpenApiDocumentTest, RoutesAndDescriptionsFitEachOther) {
   routes.pop_back();
   EXPECT_EQ(Make(routes).status().message(),
             "openapi: there is no route for post /others, which a part describes");
+}
+
+TEST(FrontPageTest, NamesTheRoutesThatTheSenderMayUse) {
+  const auto made = Make(kRoutes);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto page = [&](bool html, const ApiSet& may) {
+    return FrontPage(*made, "http://h:8002/console/", html, [&](Api api) { return may.Has(api); });
+  };
+  const HttpResponse all = page(false, ApiSet::All());
+  EXPECT_EQ(all.content_type, "application/json");
+  EXPECT_EQ(Json::parse(all.body), Json::parse(R"({
+    "name": "Braid", "version": "7.8", "console": "http://h:8002/console/", "openapi": "/openapi.json",
+    "routes": [{"method": "GET", "path": "/things/{model}", "summary": "A thing"},
+               {"method": "POST", "path": "/others", "summary": "Others"}]})"));
+  const Json some = Json::parse(page(false, ApiSet::Of({Api::kHealth})).body);
+  EXPECT_EQ(some["routes"], Json::parse(R"([{"method": "POST", "path": "/others", "summary": "Others"}])"));
+  EXPECT_FALSE(some.contains("openapi") || some.contains("version"));
+  const HttpResponse html = page(true, ApiSet::All());
+  EXPECT_EQ(html.content_type, "text/html; charset=utf-8");
+  EXPECT_THAT(html.body, testing::HasSubstr(R"(<a href="http://h:8002/console/">)"));
+  EXPECT_THAT(html.body, testing::HasSubstr(R"(<a href="/openapi.json">)"));
+  EXPECT_THAT(html.body, testing::HasSubstr("<td>GET<td>/things/{model}<td>A thing"));
+  EXPECT_THAT(page(true, ApiSet()).body, testing::Not(testing::HasSubstr("<table>")));
+}
+
+TEST(FrontPageTest, TheConsoleIsAtTheHostThatWasAskedFor) {
+  const auto leads = [](const char* endpoint, const char* host) {
+    return ConsoleUrl({"http", endpoint}, host);
+  };
+  EXPECT_EQ(leads("0.0.0.0:8002", "braid.example:8000"), "http://braid.example:8002/console/");
+  EXPECT_EQ(leads("[::]:8002", "[::1]:8000"), "http://[::1]:8002/console/");
+  EXPECT_EQ(leads("0.0.0.0:8002", "braid"), "http://braid:8002/console/");
+  EXPECT_EQ(leads("10.0.0.1:8002", "braid:8000"), "http://10.0.0.1:8002/console/");
+  for (const char* none : {"", "a\"><script>", "a/b", "a b"})
+    EXPECT_EQ(leads("0.0.0.0:8002", none), "http://localhost:8002/console/") << none;
 }
 
 TEST(OpenApiRouteTest, IsOfTheFirstGroupThatThePortServes) {

@@ -1,20 +1,22 @@
-// OpenApiRoute: GET /openapi.json, the description of one port.
+// OpenApiRoute: GET /openapi.json, the description of one port, and GET /, a page for a first look.
 //
 //   OpenApiRoute route;
-//   route.Publish(Api::kMetadata, text);   // OpenApiDocument()
+//   route.Publish(Api::kMetadata, description);   // OpenApiDocument()
+//   route.LeadToConsole({"http", "0.0.0.0:8002"});
 //
-// It belongs to the group metadata, as it tells what GET /v2 tells; at a port that serves no metadata, to the first of
+// The description belongs to the group metadata, as it tells what GET /v2 tells; at a port that serves no metadata, to the first of
 // metrics and health that it serves (OpenApiRoute::ApiOf).
 #pragma once
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <variant>
 
 #include "base/published.h"
 #include "protocols/access/api.h"
 #include "protocols/http/protocol.h"
+#include "protocols/openapi/document.h"
+#include "protocols/openapi/front_page.h"
 
 namespace braid {
 
@@ -23,20 +25,24 @@ class OpenApiRoute final : public HttpProtocol {
   // Which group the document is of, at a port that serves `served`.
   static Api ApiOf(const ApiSet& served);
 
-  // From here on there is such a route, or its text is another one; before, the path is as unknown as any. Any
+  // From here on there are such routes, or their text is another one; before, the paths are as unknown as any. Any
   // thread.
-  void Publish(Api api, std::string text);
+  void Publish(Api api, PortDescription description);
+  // From here on the page names the console. Any thread.
+  void LeadToConsole(ConsolePort port);
 
-  void Attach(HttpProtocolHost&) override {}
+  void Attach(HttpProtocolHost& host) override { host_ = &host; }
   std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
 
  private:
   struct Document {
     Api api;
-    std::string text;
+    PortDescription description;
   };
 
-  Published<Document> document_{nullptr};  // null until it is published
+  HttpProtocolHost* host_ = nullptr;         // the server, from Attach() on
+  Published<Document> document_{nullptr};    // null until it is published
+  Published<ConsolePort> console_{nullptr};  // null without one
 };
 
 }  // namespace braid

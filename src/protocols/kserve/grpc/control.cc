@@ -187,8 +187,8 @@ Status GrpcControl::RepositoryIndex(const inference::RepositoryIndexRequest& req
   for (const IndexEntry& entry : context_.catalog.Index(request.ready())) {
     auto& model = *response.add_models();
     model.set_name(entry.name);
-    if (!entry.version) continue;
-    model.set_version(std::to_string(*entry.version));
+    if (!entry.version && entry.reason.empty()) continue;
+    if (entry.version) model.set_version(std::to_string(*entry.version));
     model.set_state(std::string(VersionStateName(entry.state)));
     if (entry.state != VersionState::kReady) model.set_reason(ToUtf8(entry.reason));
   }

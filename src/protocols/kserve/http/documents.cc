@@ -134,11 +134,9 @@ std::string RepositoryIndexJson(std::span<const IndexEntry> index) {
   Json entries = Json::array();
   for (const IndexEntry& entry : index) {
     Json line = {{"name", entry.name}};
-    if (entry.version) {
-      line["version"] = std::to_string(*entry.version);
-      line["state"] = VersionStateName(entry.state);
-      if (!entry.reason.empty()) line["reason"] = entry.reason;
-    }
+    if (entry.version) line["version"] = std::to_string(*entry.version);
+    if (entry.version || !entry.reason.empty()) line["state"] = VersionStateName(entry.state);
+    if (!entry.reason.empty()) line["reason"] = entry.reason;
     entries.push_back(std::move(line));
   }
   return DumpJson(entries);
