@@ -3,6 +3,7 @@
 What each API answers is in test_stateful_tfs.py and test_stateful_kserve.py, many sequences in test_stateful_many.py.
 """
 
+import itertools
 import json
 import signal
 
@@ -189,6 +190,30 @@ def test_the_cleaner_ends_what_nobody_uses(serve):
     assert total(server, 1, START) == 1
     assert total(server, 1, name="kept") == 2
     assert counts(server, "kept")["expired"] == 0
+
+
+def test_reloads_keep_no_sequence_alive_that_is_not_used(serve, tmp_path):
+    options = ["--sequence_cleaner_poll_wait_seconds", "1", "--sequence_state_path", tmp_path / "states"]
+    server = serve({"sum": models.running_sum_model()}, *options)
+    settings = itertools.cycle((2, 3))
+
+    def reload():
+        entry = plain_models.entry(
+            "sum", server.workdir / "sum", stateful=True, plugin_config=models.EXACT, nireq=next(settings)
+        )
+        server.write_config({"model_config_list": [entry]})
+        assert server.reload()[0] == 201
+
+    total(server, 1, START)
+    reload()
+    assert total(server, 1) == 2
+
+    def ends():
+        reload()
+        return counts(server)["active"] == 0
+
+    wait_until(ends, 30, "the end of an idle sequence")
+    assert step(server, 1) == (404, MISSING)
 
 
 def test_both_endpoints_have_the_counts(serve):

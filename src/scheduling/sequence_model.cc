@@ -552,6 +552,8 @@ size_t SequenceModel::Restore(std::vector<SavedSequence> saved) {
   size_t taken = 0;
   Change change(*this);
   if (stopping_) return 0;
+  // In the order in which they expire.
+  std::ranges::stable_sort(saved, {}, &SavedSequence::used_ns);
   for (SavedSequence& one : saved) {
     Result<Buffer> id_bytes = inputs_.EncodeId(one.id);
     if (!savable() || NamesNone(one.id) || !id_bytes.ok()) continue;

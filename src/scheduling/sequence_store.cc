@@ -181,7 +181,8 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
   Entry& entry = entries_[number];
   entry.id = std::move(saved.id);
   entry.tenure = saved.tenure;
-  entry.begun_ns = entry.used_ns = SteadyNowNs();
+  entry.begun_ns = SteadyNowNs();
+  entry.used_ns = saved.used_ns == 0 ? entry.begun_ns : saved.used_ns;
   entry.states = states;
   entry.settled = std::move(states);
   entry.has_run = true;
@@ -221,21 +222,22 @@ std::vector<SavedSequence> SequenceStore::Save() const {
     CorrelationId id;
     States states;
     SequenceTenure tenure;
+    int64_t used_ns;
   };
   std::vector<OfEntry> held;
   {
     MutexLock lock(mutex_);
     held.reserve(entries_.size());
     for (const auto& [number, entry] : entries_) {
-      if (entry.saved()) held.push_back({number, entry.id, entry.settled, entry.tenure});
+      if (entry.saved()) held.push_back({number, entry.id, entry.settled, entry.tenure, entry.used_ns});
     }
   }
   std::sort(held.begin(), held.end(), [](const OfEntry& a, const OfEntry& b) { return a.number < b.number; });
   std::vector<SavedSequence> saved;
   saved.reserve(held.size());
   for (OfEntry& one : held) {
-    saved.push_back(
-        {std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states, one.tenure});
+    saved.push_back({std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states,
+                     one.tenure, one.used_ns});
   }
   return saved;
 }

@@ -1,6 +1,8 @@
 #include "scheduling/sequence_table.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 
@@ -68,10 +70,12 @@ SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>&
 Sequence* SequenceTable::Restore(SavedSequence saved, int64_t now_ns) {
   if (latest_.contains(saved.id)) return nullptr;
   const CorrelationId id = saved.id;
+  const int64_t used_ns = saved.used_ns;
   const uint64_t number = store_.Restore(std::move(saved));
   if (number == 0) return nullptr;
   lost_.erase(id);
   Sequence& sequence = Create(number, id, nullptr, now_ns);
+  sequence.used_ns = used_ns;
   if (draining_) Rest(sequence);
   return &sequence;
 }
@@ -79,7 +83,10 @@ Sequence* SequenceTable::Restore(SavedSequence saved, int64_t now_ns) {
 uint64_t SequenceTable::Find(const CorrelationId& id, bool touch, int64_t now_ns) {
   Sequence* sequence = Latest(id);
   if (sequence == nullptr || !sequence->open) return 0;
-  if (touch) Watch(*sequence, now_ns);
+  if (touch) {
+    sequence->used_ns = 0;
+    Watch(*sequence, now_ns);
+  }
   return sequence->number;
 }
 
@@ -106,6 +113,7 @@ Sequence& SequenceTable::Create(uint64_t number, const CorrelationId& id, Sequen
 void SequenceTable::PushBack(Sequence& sequence, std::unique_ptr<InferenceRequest> request) {
   request->scheduling.sequence = sequence.number;
   request->scheduling.queued = true;
+  sequence.used_ns = 0;
   sequence.queue.push_back(std::move(request));
   ++queued_;
 }
@@ -445,8 +453,13 @@ void SequenceTable::Watch(Sequence& sequence, int64_t now_ns) {
   if (sequence.phase == Sequence::Phase::kSlot && !sequence.busy && sequence.queue.empty()) list = &idle_;
   if (list == nullptr) return;
   sequence.since_ns = now_ns;
+  auto place = list->end();
+  if (list == &idle_ && sequence.used_ns != 0) {
+    sequence.since_ns = std::exchange(sequence.used_ns, 0);
+    while (place != list->begin() && sequences_.at(*std::prev(place)).since_ns > sequence.since_ns) --place;
+  }
   sequence.watched_in = list;
-  sequence.watched_at = list->insert(list->end(), sequence.number);
+  sequence.watched_at = list->insert(place, sequence.number);
 }
 
 void SequenceTable::Unwatch(Sequence& sequence) {

@@ -59,6 +59,8 @@ struct Sequence {
 
   // Since when there was neither a request nor a turn, or since when the last request waits for a slot.
   int64_t since_ns = 0;
+  int64_t used_ns =
+      0;  // of one that was restored, until it is idle here or has a request: since when it has been idle
   std::list<uint64_t>* watched_in = nullptr;
   std::list<uint64_t>::iterator watched_at;
 

@@ -208,6 +208,23 @@ TEST_F(SequenceTableTest, InADrainARestoredSequenceTakesASlotOnlyToRun) {
   EXPECT_EQ(store_.counts().active, 6u);
 }
 
+TEST_F(SequenceTableTest, ARestoredSequenceExpiresAsIfItHadStayed) {
+  now_ns_ = 2000;
+  RunTurn(Start(9));
+  for (const auto& [id, used_ns] : {std::pair(1, 1950), std::pair(2, 1960)}) {
+    SavedSequence saved;
+    saved.id = static_cast<uint64_t>(id);
+    saved.used_ns = used_ns;
+    ASSERT_NE(table_.Restore(std::move(saved), now_ns_), nullptr);
+  }
+  table_.Assign(now_ns_);
+  EXPECT_EQ(table_.next_deadline_ns(), 2050);
+  RunTurn(*Admit(2).sequence);
+  table_.Expire(2060, drops_);
+  EXPECT_EQ(store_.counts().expired, 1u);
+  EXPECT_EQ(table_.next_deadline_ns(), 2100);
+}
+
 TEST_F(SequenceTableTest, CountsTheRequestsThatAreUnanswered) {
   Sequence& one = Start(1);
   Start(2);

@@ -360,6 +360,13 @@ void StatefulModel::ReleaseLocked(int64_t now_ns, Work& work) {
   for (const uint64_t id : std::exchange(held_ends_, {})) table_.EndWithoutRequest(id);
 }
 
+std::vector<SavedSequence> StatefulModel::Save() const {
+  std::vector<SavedSequence> saved = store_.Save();
+  MutexLock lock(mutex_);
+  for (SavedSequence& one : saved) one.idle = table_.IsIdle(std::get<uint64_t>(one.id));
+  return saved;
+}
+
 size_t StatefulModel::Restore(std::vector<SavedSequence> saved) {
   const std::shared_ptr<InstancePool> self = shared_from_this();
   size_t taken = 0;

@@ -55,7 +55,7 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   bool savable() const override { return store_.savable(); }
   const std::string& identity() const override { return store_.identity(); }
   uint64_t changes() const override { return store_.changes(); }
-  std::vector<SavedSequence> Save() const override { return store_.Save(); }
+  std::vector<SavedSequence> Save() const override;
   void CleanUp() override;
   void Drop(const CorrelationId& id) override;
   TakeBackSteps Mark(const CorrelationId& id) override;

@@ -73,11 +73,18 @@ bool StatefulTable::Restore(SavedSequence saved) {
   if (id == nullptr || *id == 0 || numbers_.contains(*id)) return false;
   if (numbers_.size() >= options_.max_sequences) return false;
   const uint64_t kept_id = *id;
+  const bool idle = saved.idle;
   const uint64_t number = store_.Restore(std::move(saved));
   if (number == 0) return false;
   numbers_.emplace(kept_id, number);
   sequences_[number].id = kept_id;
+  sequences_[number].idle = idle;
   return true;
+}
+
+bool StatefulTable::IsIdle(uint64_t id) const {
+  const auto number = numbers_.find(id);
+  return number != numbers_.end() && sequences_.at(number->second).idle;
 }
 
 // --- Turns ---------------------------------------------------------------------------------------

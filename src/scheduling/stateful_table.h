@@ -85,6 +85,8 @@ class StatefulTable {
   // A sequence of an earlier life. False when its id is none or is taken, its states do not fit, or there are
   // too many.
   bool Restore(SavedSequence saved);
+  // Whether the sequence has not run well since the last CleanUp(); false for one that is not there.
+  bool IsIdle(uint64_t id) const;
   // Gives all that waits back as if it had never come, to `refused`. Sequences stay.
   void RefuseWaiting(Requests& refused);
 

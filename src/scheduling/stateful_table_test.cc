@@ -249,6 +249,22 @@ TEST_F(StatefulTableTest, TheCleanerEndsAtTheSecondLook) {
   Start(1);  // the id is free
 }
 
+TEST_F(StatefulTableTest, TheCleanersLookOutlivesAReload) {
+  Start(1);
+  EXPECT_FALSE(table_.IsIdle(1));
+  table_.CleanUp();
+  EXPECT_TRUE(table_.IsIdle(1));
+  EXPECT_FALSE(table_.IsIdle(7));
+  SavedSequence saved;
+  saved.id = uint64_t{2};
+  saved.idle = true;
+  EXPECT_TRUE(table_.Restore(std::move(saved)));
+  EXPECT_TRUE(table_.Restore({uint64_t{3}, {}}));
+  table_.CleanUp();
+  EXPECT_EQ(store_.counts().expired, 2u);
+  EXPECT_EQ(store_.counts().active, 1u);
+}
+
 TEST_F(StatefulTableTest, OnlyGoodStepsRefresh) {
   Start(1);
   table_.CleanUp();

@@ -77,6 +77,9 @@ struct SavedSequence {
   CorrelationId id = uint64_t{0};
   std::vector<Tensor> states;
   SequenceTenure tenure = {};
+  // How long nothing has come for it, which a reload does not change; a restart begins anew.
+  int64_t used_ns = 0;  // SteadyNowNs() when its last request ended; 0: it is not known
+  bool idle = false;    // of stateful models: it stood still at the cleaner's last look
 };
 
 // What was written to a store that replicas share, see store/state_store.h.
