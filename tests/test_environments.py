@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import pathlib
