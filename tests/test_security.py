@@ -425,6 +425,33 @@ def test_outputs_without_number_cost_nothing(shared):
     assert echoes(shared)
 
 
+def processor_seconds(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_numbers_of_requests_lead_to_no_work(shared):
+    """The largest numbers wherever a request may have one: none is a number of rounds."""
+    tensor = json.loads(BODY)["inputs"][0]
+    bodies = []
+    for number in (2**31 - 1, 2**32, 2**63 - 1, 2**64 - 1):
+        for key in ("priority", "timeout", "sequence_id", "binary_data_size", "shared_memory_offset", "any"):
+            bodies.append({"parameters": {key: number}, "inputs": [tensor]})
+            bodies.append({"inputs": [{**tensor, "parameters": {key: number}}]})
+            bodies.append({"inputs": [tensor], "outputs": [{"name": "OUT", "parameters": {key: number}}]})
+        bodies.append({"inputs": [tensor], "outputs": [{"name": "OUT", "parameters": {"classification": number}}]})
+        bodies.append({"inputs": [{**tensor, "shape": [number]}]})
+        bodies.append({"inputs": [{**tensor, "shape": [0, number]}]})
+        bodies.append({"inputs": [{**tensor, "shape": [1] * 64 + [number]}]})
+    before = processor_seconds(shared)
+    for body in bodies:
+        for path in ("infer", "generate"):
+            status, _, answer = shared.request("POST", f"/v2/models/echo/{path}", json.dumps(body))
+            assert status in (200, 400, 500, 503), answer
+    assert processor_seconds(shared) - before < 2
+    assert echoes(shared)
+
+
 @pytest.fixture(scope="module")
 def any_size(tmp_path_factory, module_serve):
     """Models of each kind that take tensors of any two dimensions; the outputs of one have labels."""
