@@ -25,7 +25,8 @@ Result<ServerUrl> ParseServerUrl(std::string_view text);
 // `timeout_ns`, or another one.
 Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns);
 
-// What of the models of the server keeps it from being ready, a line for each, with its reason; "" where the server does not say.
+// The models that keep the server from being ready, a line for each, with its reason; "" where the server does not say.
+// Blocks.
 std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns);
 
 int RunHealth(int argc, const char* const* argv);

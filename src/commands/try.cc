@@ -133,7 +133,7 @@ Result<load::Tensor> NpyTensor(const load::ModelInfo& model, const load::TensorI
   return tensor;
 }
 
-// What a file holds, by its name and its bytes. The server makes the numbers of an input of an image.
+// A file's tensor, by its name and its bytes. An image goes as it is: the server makes numbers of it.
 Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
                                 const load::DataOptions& options, const std::string& path) {
   BRAID_ASSIGN_OR_RETURN(std::string bytes, load::ReadFile(path));
