@@ -205,12 +205,14 @@ def test_reloads_keep_no_sequence_alive_that_is_not_used(serve, tmp_path):
         assert server.reload()[0] == 201
 
     total(server, 1, START)
+    total(server, 2, START)
     reload()
     assert total(server, 1) == 2
 
     def ends():
         reload()
-        return counts(server)["active"] == 0
+        total(server, 2)  # waits until the sequences have been carried over
+        return counts(server)["active"] == 1
 
     wait_until(ends, 30, "the end of an idle sequence")
     assert step(server, 1) == (404, MISSING)
