@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/config_file.h"
 #include "pipeline/pipeline.h"
 #include "repository/config_plan.h"
 #include "repository/manager_options.h"
