@@ -45,7 +45,8 @@ TEST_F(GraphDefinitionTest, AFileThatIsNotThere) {
   config.graph_path = folder_->path() + "/missing.pbtxt";
   const Status status = GraphServable::Create(config, Deps()).status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_EQ(status.message(), "File not found or cannot open - " + config.graph_path);
+  EXPECT_EQ(status.message(),
+            "File not found or cannot open - " + config.graph_path + ": No such file or directory");
   config.graph_path = folder_->path();
   EXPECT_THAT(GraphServable::Create(config, Deps()).status().message(),
               StartsWith("File not found or cannot open - "));
