@@ -37,7 +37,8 @@ std::string NearestField(const std::string& message) {
   constexpr std::string_view kField = "\" has no field named \"";
   constexpr size_t kLongestMessage = 512;
   const size_t middle = message.find(kField);
-  if (message.size() > kLongestMessage || !message.starts_with(kType) || middle == std::string::npos) return "";
+  if (message.size() > kLongestMessage || !message.starts_with(kType) || middle == std::string::npos)
+    return "";
   const size_t field = middle + kField.size();
   const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
       message.substr(kType.size(), middle - kType.size()));
