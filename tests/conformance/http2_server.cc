@@ -109,7 +109,8 @@ class Connection final : public Http2Session::Owner {
 };
 
 Status Serve(uint16_t port) {
-  BRAID_ASSIGN_OR_RETURN(const UniqueFd listening, ListenOn("127.0.0.1", port, false));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<UniqueFd> sockets, ListenOn("127.0.0.1", port, false));
+  const UniqueFd& listening = sockets.front();
   std::printf("listening: %d\n", PortOf(listening.get()));
   std::fflush(stdout);
   while (true) {
