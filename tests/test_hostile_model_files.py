@@ -212,7 +212,7 @@ def test_links_of_weights_are_the_operators(server, module_repository, client, t
 
 
 def test_a_file_that_crashes_its_reader_costs_a_process(module_repository, serve, connect):
-    """With --isolate, whoever has put it there."""
+    """With --isolate, that holds for the files of the operator too."""
     add(module_repository, "crashing", {"1/model.onnx": CRASHING})
     server = serve(
         module_repository,

@@ -107,8 +107,7 @@ int Serve(const CommandLine& line) {
     std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - "
               << Lines(loaded.message())
               << "\n`braid check`, with the arguments of this `braid serve`, says more; with "
-                 "--exit-on-error=false the "
-                 "other models are served\n";
+                 "--exit-on-error=false the other models are served\n";
     exit_code = 1;
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';

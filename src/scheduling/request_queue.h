@@ -59,7 +59,8 @@ class RequestQueue {
   bool empty() const { return size_ == 0; }
 
  private:
-  static constexpr size_t kMostIdleLevels = 1024;
+  // Each costs a look whenever a batch is made, and clients choose which they name.
+  static constexpr size_t kMostIdleLevels = 64;
 
   struct Level {
     const QueuePolicy* policy;  // of policy_

@@ -467,9 +467,8 @@ const OptionSpec kOptionTable[] = {
           "In explicit mode, let load requests bring a model's files, and choose its code, environment and "
           "isolation"),
     Works("allow-smaller-types", "", Group::kModels, Bool<&O::smaller_types>(),
-          "Serve OpenVINO models with INT64, UINT64 or FP64 tensors, which its CPU device computes in INT32 "
-          "and "
-          "FP32"),
+          "Serve OpenVINO models with INT64, UINT64 or FP64 tensors, which its CPU device computes "
+          "in INT32 and FP32"),
     Works("model-config-name", "NAME", Group::kModels, Text<Folders<&F::model_config_name>>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
@@ -655,7 +654,7 @@ const OptionSpec kOptionTable[] = {
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
     Works("grpc-address", "ADDR", Group::kGrpc, Text<Grpc<&G::address>>(),
-          "The address that gRPC listens on"),
+          "The addresses that gRPC listens on, with commas between them"),
     Works("grpc-port", "PORT", Group::kGrpc, Int<Grpc<&G::port>, 0, 65535>(),
           "The port that gRPC listens on; 0 takes a free one"),
     Works("reuse-grpc-port", "", Group::kGrpc, Bool<Grpc<&G::reuse_port>>(),
@@ -686,9 +685,7 @@ const OptionSpec kOptionTable[] = {
         "memory if that is less, unless it is given"),
     Works("grpc-max-resets-per-second", "N", Group::kGrpc, Int<Grpc<&G::max_resets_per_second>, 1, 1000000>(),
           "How many of its calls one connection may reset each second, and again have reset by breaking "
-          "HTTP/2, "
-          "and five times as many at once; beyond that it "
-          "is ended"),
+          "HTTP/2, and five times as many at once; beyond that it is ended"),
     Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
           "Calls that one connection may have open"),
     Works("grpc-max-metadata-size", "BYTES", Group::kGrpc, Int<Grpc<&G::max_metadata_bytes>, 1024>(),
@@ -749,7 +746,7 @@ const OptionSpec kOptionTable[] = {
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
     Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),
-          "The address that metrics listen on (default: that of HTTP)"),
+          "The addresses that metrics listen on, with commas between them (default: those of HTTP)"),
     Works("metrics-port", "PORT", Group::kMetrics, Int<&O::metrics_port, 0, 65535>(),
           "The port that metrics listen on; 0 takes a free one"),
     Works("allow-cpu-metrics", "", Group::kMetrics, Bool<&O::allow_cpu_metrics>(),

@@ -205,6 +205,7 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   AddForgotten(forgotten, facts);
 
   const CompileOptions options = OptionsOf(config, log);
+  BRAID_RETURN_IF_ERROR(CheckSmallerTypes(facts, options.device, runtime.smaller_types(), log));
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
   info.instance_count = static_cast<int>(compiled.infer_requests);
@@ -216,7 +217,6 @@ Result<std::unique_ptr<BackendModel>> LoadConfigModel(const OvmsModelConfig& con
   BRAID_LOG_INFO(log, "model '{}' version {}: {} '{}' on {} with {} infer requests{}", config.name, version,
                  FormatName(file.format), file.path, config.target_device, compiled.infer_requests,
                  DescribePrecision(compiled.precision));
-  BRAID_RETURN_IF_ERROR(CheckSmallerTypes(facts, options.device, runtime.smaller_types(), log));
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
       runtime.MakeSource(config.name, std::move(compiled), model, options, log), std::move(facts), instances,
       nullptr));

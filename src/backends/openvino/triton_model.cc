@@ -141,11 +141,11 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
   options.infer_requests = static_cast<uint32_t>(instances.size());
   BRAID_ASSIGN_OR_RETURN(const bool may_be_isolated, IsIsolated(config, true));
   options.trusted = !may_be_isolated;
+  BRAID_RETURN_IF_ERROR(CheckSmallerTypes(facts, options.device, runtime.smaller_types(), log));
   BRAID_ASSIGN_OR_RETURN(Compiled compiled, runtime.Compile(model, options));
   TakeShapes(compiled.model, facts);
   BRAID_LOG_INFO(log, "model '{}' is for {}; OpenVINO runs it on {}{}", config.name(), config.backend(),
                  options.device, DescribePrecision(compiled.precision));
-  BRAID_RETURN_IF_ERROR(CheckSmallerTypes(facts, options.device, runtime.smaller_types(), log));
   return std::unique_ptr<BackendModel>(std::make_unique<OpenVinoModel>(
       runtime.MakeSource(config.name(), std::move(compiled), model, options, log), std::move(facts),
       instances, location.temporary_files));
