@@ -252,21 +252,22 @@ def test_overview(server, tab):
 def only_the_first(page, pattern):
     """Lets the first request of a kind pass. Returns a function that lets all others pass too."""
     held = []
+    first, rest = threading.Event(), threading.Event()
 
     def take(route):
-        if held:
-            held.append(route)
-        else:
-            held.append(None)
+        if rest.is_set() or not first.is_set():
+            first.set()
             route.continue_()
+        else:
+            held.append(route)
+
+    # The pattern stays in place: when the last one is taken away, the browser lets held requests go on by itself.
+    def pass_all():
+        rest.set()
+        while held:
+            held.pop().continue_()
 
     page.route(pattern, take)
-
-    def pass_all():
-        page.unroute(pattern)
-        for route in held[1:]:
-            route.continue_()
-
     return pass_all
 
 
