@@ -195,6 +195,21 @@ function(braid_test_places target)
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${target}_places.cc)
 endfunction()
 
+# braid_test_workers(NAME): the tests of folder NAME start Python workers. The variables BRAID_TEST_PYTHON and BRAID_TEST_WORKER
+# name another interpreter and another worker. Called in the folder.
+function(braid_test_workers name)
+  if(BRAID_TESTS)
+    find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
+    braid_test_places(${name}_test kPython ${Python3_EXECUTABLE} kPythonWorker ${CMAKE_BINARY_DIR}/worker)
+    if(BRAID_SANITIZER)
+      # A Python that is not instrumented cannot load an extension that is: the workers are those of the ordinary build.
+      set_tests_properties(${name} PROPERTIES ENVIRONMENT "BRAID_TEST_WORKER=${CMAKE_SOURCE_DIR}/build/worker")
+    else()
+      add_dependencies(${name}_test braid_worker_python)
+    endif()
+  endif()
+endfunction()
+
 # braid_test_suppressions(NAME LIBRARY): under the thread sanitizer, the tests of folder NAME run without its reports of LIBRARY
 # (cmake/tsan/LIBRARY.txt), which is not built with it. Called in the folder.
 function(braid_test_suppressions name library)

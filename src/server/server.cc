@@ -15,7 +15,6 @@
 #include "backends/native/native_function.h"
 #include "backends/native/native_worker.h"
 #include "backends/native/openvino_isolation.h"
-#include "backends/python/model_asks.h"
 #include "backends/python/python_backend.h"
 #include "base/clock.h"
 #include "base/elastic_threads.h"
@@ -67,6 +66,7 @@
 #include "store/redis_url.h"
 #include "store/state_store.h"
 #include "tracing/trace_manager.h"
+#include "workers/model_asks.h"
 
 namespace braid {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/python/worker_memory.h"
 #include "tensor/shared_bytes.h"
+#include "workers/worker_memory.h"
 
 namespace braid {
 namespace {

@@ -14,13 +14,13 @@
 
 #include "backends/native/native_instance.h"
 #include "backends/native/native_task.h"
-#include "backends/python/worker_host.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/arena.h"
 #include "ipc/native_messages.h"
 #include "scheduling/backend.h"
+#include "workers/worker_host.h"
 
 namespace braid {
 

@@ -4,9 +4,9 @@
 #include <system_error>
 #include <utility>
 
-#include "backends/python/auto_complete.h"
 #include "base/check.h"
 #include "isolation/worker_surroundings.h"
+#include "workers/auto_complete.h"
 
 namespace braid {
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "backends/native/native_model.h"
-#include "backends/python/worker_services.h"
-#include "backends/python/worker_support.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "isolation/isolation_options.h"
 #include "isolation/user_ids.h"
+#include "workers/worker_services.h"
+#include "workers/worker_support.h"
 
 namespace braid {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/python/worker_spawner.h"
 #include "base/temporary_folder.h"
 #include "model_config.pb.h"
 #include "scheduling/backend.h"
+#include "workers/worker_spawner.h"
 
 namespace braid {
 

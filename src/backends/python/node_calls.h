@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "backends/python/python_nodes.h"
-#include "backends/python/worker_host.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/node_messages.h"
+#include "workers/worker_host.h"
 
 namespace braid {
 

@@ -12,10 +12,10 @@
 #include "backends/python/model_bounds.h"
 #include "backends/python/node_calls.h"
 #include "backends/python/python_nodes.h"
-#include "backends/python/user_code_limit.h"
-#include "backends/python/worker_host.h"
 #include "ipc/arena.h"
 #include "serving/structure.h"
+#include "workers/user_code_limit.h"
+#include "workers/worker_host.h"
 
 namespace braid {
 

@@ -9,12 +9,12 @@
 #include <set>
 #include <utility>
 
-#include "backends/python/auto_complete.h"
 #include "backends/python/node_worker.h"
 #include "backends/python/python_model.h"
 #include "config/config_json.h"
 #include "config/model_config.h"
 #include "isolation/worker_surroundings.h"
+#include "workers/auto_complete.h"
 
 namespace braid {
 namespace {

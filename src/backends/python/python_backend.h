@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "backends/python/environment_store.h"
-#include "backends/python/memory_limits.h"
 #include "backends/python/model_bounds.h"
 #include "backends/python/python_nodes.h"
-#include "backends/python/worker_services.h"
-#include "backends/python/worker_spawner.h"
-#include "backends/python/worker_support.h"
 #include "base/log.h"
 #include "ipc/arena.h"
 #include "isolation/isolation_options.h"
 #include "isolation/user_ids.h"
 #include "isolation/worker_isolation.h"
 #include "scheduling/backend.h"
+#include "workers/memory_limits.h"
+#include "workers/worker_services.h"
+#include "workers/worker_spawner.h"
+#include "workers/worker_support.h"
 
 namespace braid {
 

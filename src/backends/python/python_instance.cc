@@ -4,9 +4,9 @@
 #include <boost/container/small_vector.hpp>
 #include <utility>
 
-#include "backends/python/parameters_json.h"
 #include "base/clock.h"
 #include "base/guard.h"
+#include "workers/parameters_json.h"
 
 namespace braid {
 namespace {

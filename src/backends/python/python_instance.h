@@ -22,14 +22,14 @@
 
 #include "backends/python/model_bounds.h"
 #include "backends/python/readiness_hook.h"
-#include "backends/python/user_code_limit.h"
-#include "backends/python/worker_host.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "ipc/channel.h"
 #include "ipc/messages.h"
 #include "scheduling/instance.h"
+#include "workers/user_code_limit.h"
+#include "workers/worker_host.h"
 
 namespace braid {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "backends/python/environment.h"
-#include "backends/python/memory_limits.h"
 #include "backends/python/python_instance.h"
 #include "backends/python/replaceable_instance.h"
 #include "ipc/arena.h"
 #include "scheduling/backend.h"
+#include "workers/memory_limits.h"
 
 namespace braid {
 

@@ -23,13 +23,13 @@
 #include <thread>
 #include <vector>
 
-#include "backends/python/memory_limits.h"
 #include "backends/python/python_instance.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "scheduling/instance.h"
 #include "serving/worker_counters.h"
+#include "workers/memory_limits.h"
 
 namespace braid {
 

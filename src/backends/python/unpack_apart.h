@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "backends/python/child_reaper.h"
 #include "backends/python/environment_archive.h"
 #include "base/status.h"
+#include "workers/child_reaper.h"
 
 namespace braid {
 

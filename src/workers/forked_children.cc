@@ -1,0 +1,195 @@
+#include "workers/forked_children.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/thread.h"
+#include "ipc/knock.h"
+#include "ipc/messages.h"
+#include "workers/worker_asks.h"
+#include "workers/worker_calls.h"
+#include "workers/worker_memory.h"
+#include "workers/worker_process.h"
+
+namespace braid {
+namespace {
+
+// Less than a worker's: there may be many, and none is given executions.
+constexpr size_t kRingBytes = size_t{64} << 10;
+constexpr int kLookAroundMs = 1000;
+
+}  // namespace
+
+class ForkedChildren::Child {
+ public:
+  Child(ForkedChildren& owner, std::shared_ptr<Channel> channel)
+      : owner_(owner),
+        channel_(std::move(channel)),
+        memory_(std::make_shared<WorkerMemory>(channel_, owner.arena_)),
+        calls_(std::make_shared<WorkerCalls>(channel_, memory_, *owner.services_.catalog)) {
+    if (owner.services_.custom_metrics != nullptr) {
+      metrics_ = OpenMetrics(*owner.services_.custom_metrics, channel_);
+    }
+  }
+  ~Child() {
+    if (!thread_.joinable()) return;
+    stopping_.store(true, std::memory_order_release);
+    // The thread sees this as the end of the process.
+    shutdown(channel_->wake_fd(), SHUT_RDWR);
+    thread_.join();
+  }
+
+  void Start() {
+    thread_ = StartThread("brd-py-fork", [this] { Run(); });
+  }
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+
+ private:
+  void Run() {
+    if (Status status = Guarded([this] { return Serve(); }); !status.ok()) {
+      BRAID_LOG_WARNING(owner_.log_, "a forked process of instance '{}' is heard no more: {}",
+                        owner_.chain_->instance, status.message());
+    }
+    metrics_.reset();
+    calls_->Abandon();
+    memory_->Abandon();
+    ended_.store(true, std::memory_order_release);
+  }
+
+  // Until the process is gone. Errors: it broke the rules.
+  Status Serve() {
+    std::vector<std::byte> message;
+    bool gone = false;
+    while (!stopping_.load(std::memory_order_acquire)) {
+      switch (channel_->Receive(message, 0)) {
+        case Channel::Outcome::kMessage:
+          BRAID_RETURN_IF_ERROR(Handle(message));
+          break;
+        case Channel::Outcome::kCorrupted:
+          return InvalidArgumentError("it wrote nonsense into its channel");
+        case Channel::Outcome::kTimeout:
+          if (calls_->stuck()) return InvalidArgumentError("it does not read the responses to its calls");
+          // What it has sent before its end was received.
+          if (gone) return OkStatus();
+          gone = !Sleep();
+          break;
+      }
+    }
+    return OkStatus();
+  }
+
+  // Waits until there may be something. False when the process is gone.
+  bool Sleep() {
+    if (!channel_->reader().SleepOnEventFd()) return true;
+    pollfd wake{channel_->wake_fd(), POLLIN | POLLRDHUP, 0};
+    poll(&wake, 1, kLookAroundMs);
+    channel_->reader().Awake();
+    std::array<char, 256> bytes;
+    while (recv(channel_->wake_fd(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    return (wake.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
+  }
+
+  Status Handle(const std::vector<std::byte>& message) {
+    const auto malformed = [] { return InvalidArgumentError("it sent a message that cannot be read"); };
+    switch (TypeOf(message)) {
+      case MessageType::kCall: {
+        CallMessage call;
+        return Decode(message, call) ? calls_->Begin(call, owner_.chain_, nullptr, since_ns_) : malformed();
+      }
+      case MessageType::kCancelCall: {
+        CancelCallMessage cancel;
+        if (!Decode(message, cancel)) return malformed();
+        calls_->Cancel(cancel);
+        return OkStatus();
+      }
+      case MessageType::kAsk: {
+        AskMessage ask;
+        if (!Decode(message, ask)) return malformed();
+        HandleAsk(owner_.services_, ask, channel_, metrics_.get());
+        return OkStatus();
+      }
+      case MessageType::kLog: {
+        LogMessage log;
+        if (!Decode(message, log)) return malformed();
+        WriteWorkerLog(owner_.log_, log);
+        return OkStatus();
+      }
+      case MessageType::kRelease: {
+        ReleaseMessage release;
+        return Decode(message, release) ? memory_->OnRelease(release) : malformed();
+      }
+      case MessageType::kRetireSegment: {
+        uint32_t segment = 0;
+        if (!DecodeRetireSegment(message, segment)) return malformed();
+        return memory_->OnRetire(segment);
+      }
+      default:
+        return malformed();
+    }
+  }
+
+  ForkedChildren& owner_;
+  const int64_t since_ns_ = SteadyNowNs();
+  const std::shared_ptr<Channel> channel_;           // shared with answers on their way
+  const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
+  const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the process refers to; the thread's once it runs
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+ForkedChildren::ForkedChildren(const WorkerServices& services, Arena& arena, Logger& log,
+                               std::shared_ptr<const CallChain> chain, std::shared_ptr<SegmentBudget> imports)
+    : services_(services), arena_(arena), log_(log), chain_(std::move(chain)), imports_(std::move(imports)) {}
+
+ForkedChildren::~ForkedChildren() = default;
+
+void ForkedChildren::DropEnded() {
+  std::erase_if(children_, [](const auto& child) { return child->ended(); });
+}
+
+size_t ForkedChildren::size() {
+  DropEnded();
+  return children_.size();
+}
+
+void ForkedChildren::Admit(UniqueFd knocker) {
+  DropEnded();
+  Status status;
+  if (children_.size() >= kMostChildren) {
+    status = UnavailableError(std::to_string(kMostChildren) + " of them call the server already");
+  } else {
+    Channel::Options options;
+    options.ring_bytes = kRingBytes;
+    options.wake_by_socket = true;
+    options.imports = imports_;
+    Channel::WorkerEnd end;
+    auto channel = Channel::CreateServerEnd(options, end);
+    status = channel.status();
+    if (status.ok()) {
+      auto child = std::make_unique<Child>(*this, std::move(channel).value());
+      try {
+        child->Start();
+        status = AnswerKnock(knocker, end);
+        if (status.ok()) children_.push_back(std::move(child));
+      } catch (const std::system_error& error) {
+        status = UnavailableError(std::string("no thread could be started: ") + error.what());
+      }
+    }
+  }
+  if (!status.ok()) {
+    BRAID_LOG_WARNING(log_, "a forked process of instance '{}' gets no channel: {}", chain_->instance,
+                      status.message());
+  }
+}
+
+}  // namespace braid

@@ -1,0 +1,249 @@
+#include "workers/worker_calls.h"
+
+#include <algorithm>
+#include <boost/container/small_vector.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "workers/parameters_json.h"
+
+namespace braid {
+namespace {
+
+// A thread that encodes a response may have lost its core meanwhile.
+constexpr int64_t kLongestSendNs = 10'000'000'000;
+
+// How errors begin that come before a servable has the request.
+Status NotAccepted(const CallMessage& message, const Status& status) {
+  return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
+}
+
+// The outputs of graphs are what user code says they are; Python models get what they can make arrays of.
+Status CheckOutput(const Tensor& output) {
+  if (output.type == DataType::kCustom || output.type == DataType::kInvalid) {
+    return InvalidArgumentError(std::string("output '").append(output.name) + "' has the datatype '" +
+                                std::string(TypeName(output)) + "', which Python models do not know");
+  }
+  if (output.type != DataType::kBytes && ByteSize(output.type, output.shape) != output.data.size()) {
+    return InternalError(std::string("output '").append(output.name) + "' has " +
+                         std::to_string(output.data.size()) + " bytes, which do not fit its datatype " +
+                         std::string(WireName(output.type)) + " and shape " + ShapeToString(output.shape));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// One call, as the sink of its request's responses.
+class WorkerCalls::Call final : public ResponseSink {
+ public:
+  Call(std::shared_ptr<WorkerCalls> calls, uint64_t id) : calls_(std::move(calls)), id_(id) {}
+  void Respond(std::optional<InferenceResponse> response, bool final) override {
+    calls_->Answer(*this, std::move(response), final);
+  }
+  uint64_t id() const { return id_; }
+  Cancellation& cancellation() { return cancellation_; }
+
+ private:
+  const std::shared_ptr<WorkerCalls> calls_;  // for the time after the worker, too
+  const uint64_t id_;
+  Cancellation cancellation_;
+};
+
+WorkerCalls::WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory,
+                         const Catalog& catalog)
+    : channel_(std::move(channel)), memory_(std::move(memory)), catalog_(catalog), reader_(catalog) {}
+
+WorkerCalls::~WorkerCalls() = default;
+
+size_t WorkerCalls::pending() const {
+  MutexLock lock(mutex_);
+  return calls_.size();
+}
+
+Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
+                          RequestTrace* trace, int64_t begun_ns) {
+  const PatientAllocation patience;
+  // First of all, so that the memory which the worker has lent goes back whatever comes.
+  BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
+  request->start_ns = std::max(std::min(message.called_ns, request->start_ns), begun_ns);
+  auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
+  size_t pending = 0;
+  {
+    MutexLock lock(mutex_);
+    if (!calls_.emplace(call->id(), call).second) {
+      return InvalidArgumentError("the worker gives two calls one name");
+    }
+    pending = calls_.size();
+  }
+  const auto refuse = [&](Status status) {
+    InferenceResponse response;
+    response.status = std::move(status);
+    call->Respond(std::move(response), true);
+    return OkStatus();
+  };
+  if (pending > kMostPending) {
+    return refuse(NotAccepted(message, UnavailableError("the instance has " + std::to_string(kMostPending) +
+                                                        " calls pending already, which is the limit")));
+  }
+  auto servable = FindServable(message);
+  if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
+  request->servable = std::move(servable).value();
+  const ServableInfo& info = request->servable->get().info();
+  // The worker has asked what the model takes; another may have come in its place since.
+  if (!info.device_inputs && std::any_of(request->inputs.begin(), request->inputs.end(),
+                                         [](const Tensor& input) { return input.data.on_device(); })) {
+    return refuse(
+        NotAccepted(message, UnavailableError("it takes no inputs on a GPU since it was loaded again")));
+  }
+  if (message.device_outputs && info.device_outputs) {
+    request->device_outputs = request->requested_outputs;
+    if (request->device_outputs.empty()) {
+      for (const TensorSpec& output : info.outputs) request->device_outputs.push_back(output.name);
+    }
+  }
+  if (trace != nullptr) request->trace = trace->StartChild(info.name, info.version);
+  request->call_chain = std::move(chain);
+  request->cancellation = std::shared_ptr<Cancellation>(call, &call->cancellation());
+  request->sink = call.get();
+  Servable& callee = request->servable->get();
+  callee.Begin(std::move(request));
+  return OkStatus();
+}
+
+Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMessage& message) {
+  auto request = std::make_unique<InferenceRequest>();
+  const RequestMessage& from = message.request;
+  request->start_ns = SteadyNowNs();
+  request->id = from.request_id;
+  request->model_name = message.model_name;
+  request->model_version = message.model_version;
+  if (const auto* number = std::get_if<uint64_t>(&from.correlation_id)) {
+    request->correlation_id = *number;
+  } else {
+    request->correlation_id = std::string(std::get<std::string_view>(from.correlation_id));
+  }
+  request->sequence_start = (from.flags & 1u) != 0;
+  request->sequence_end = (from.flags & 2u) != 0;
+  request->timeout_us = from.timeout_us;
+  request->parameters = ParametersFromJson(from.parameters_json);
+  request->requested_outputs.assign(from.requested_outputs.begin(), from.requested_outputs.end());
+  request->inputs.reserve(from.inputs.size());
+  WorkerMemory::Returned returned;
+  for (const TensorMessage& input : from.inputs) {
+    Tensor& tensor = request->inputs.emplace_back();
+    tensor.name = input.name;
+    tensor.type = input.type;
+    tensor.shape = input.shape;
+    BRAID_ASSIGN_OR_RETURN(tensor.data, memory_->Take(input, returned, true));
+  }
+  return request;
+}
+
+Result<std::unique_ptr<ServableHandle>> WorkerCalls::FindServable(const CallMessage& message) {
+  auto servable = reader_.Find(message.model_name, message.model_version);
+  const std::string name(message.model_name);
+  if (!servable.ok()) {
+    if (!catalog_.Knows(name, message.model_version)) return servable;
+    return UnavailableError("Failed for execute the inference request. Model '" + name + "' is not ready.");
+  }
+  if ((*servable)->get().info().decoupled && !message.decoupled) {
+    return UnsupportedError(
+        "Model " + name +
+        " is using the decoupled. The current BLS request call doesn't support models using the decoupled "
+        "transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for "
+        "decoupled models.'");
+  }
+  return servable;
+}
+
+void WorkerCalls::Cancel(const CancelCallMessage& message) {
+  std::shared_ptr<Call> call;
+  {
+    MutexLock lock(mutex_);
+    auto it = calls_.find(message.call_id);
+    if (it == calls_.end()) return;
+    call = it->second;
+  }
+  call->cancellation().Cancel();
+}
+
+void WorkerCalls::Abandon() {
+  responses_.Close();
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, call] : calls_) calls.push_back(call);
+  }
+  for (const auto& call : calls) call->cancellation().Cancel();
+  // Sending never blocks, so that this is over at once.
+  responses_.WaitUntilEmpty(SteadyNowNs() + kLongestSendNs);
+}
+
+void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, bool final) {
+  std::shared_ptr<Call> ended;  // goes last, and perhaps this object with it
+  if (final) {
+    MutexLock lock(mutex_);
+    auto it = calls_.find(call.id());
+    ended = std::move(it->second);
+    calls_.erase(it);
+  }
+  if (!responses_.Enter()) return;
+  Pass(call, std::move(response), final);
+  responses_.Leave();
+}
+
+void WorkerCalls::Pass(Call& call, std::optional<InferenceResponse> response, bool final) {
+  if (stuck()) return;
+  if (!final && call.cancellation().cancelled()) return;
+  Status sent = Guarded([&] { return Send(call.id(), response, final); });
+  if (sent.ok()) return;
+  // What cannot be handed over becomes an error; a worker that cannot be told so much waits in vain.
+  InferenceResponse failed;
+  failed.status = std::move(sent);
+  if (Send(call.id(), failed, final).ok()) return;
+  stuck_.store(true, std::memory_order_release);
+  channel_->Interrupt();
+}
+
+Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& response, bool final) {
+  ResponseMessage message;
+  message.request_id = id;
+  message.final = final;
+  message.has_response = response.has_value();
+  std::string parameters;
+  WorkerMemory::Loan loan(*memory_);
+  if (response && !response->status.ok()) {
+    message.code = response->status.code();
+    message.error = response->status.message();
+  } else if (response) {
+    if (!response->parameters.empty()) parameters = ParametersToJson(response->parameters);
+    message.parameters_json = parameters;
+    const std::vector<Tensor>& outputs = response->outputs;
+    for (const Tensor& output : outputs) BRAID_RETURN_IF_ERROR(CheckOutput(output));
+    // Found out before the first is lent, which takes a further share in its owner.
+    boost::container::small_vector<bool, 16> sole(outputs.size(), true);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Buffer& data = outputs[i].data;
+      if (data.size() > kInlineTensorBytes || data.on_device()) sole[i] = IsSoleHolder(outputs, i);
+    }
+    message.outputs.reserve(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& output = outputs[i];
+      TensorMessage& tensor = message.outputs.emplace_back();
+      tensor.name = output.name;
+      tensor.type = output.type;
+      tensor.shape = output.shape;
+      BRAID_RETURN_IF_ERROR(loan.Lend(output.data, sole[i], tensor));
+    }
+  }
+  thread_local std::vector<std::byte> encoded;
+  EncodeCallResponse(encoded, message);
+  BRAID_RETURN_IF_ERROR(channel_->Send(encoded));
+  loan.Keep();
+  return OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,225 @@
+#include "workers/worker_process.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+
+#include "base/clock.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kLookAroundNs = kSecondNs;
+constexpr int64_t kLastWordsNs = 200'000'000;
+// After SIGRTMIN; braid_worker/main.py knows it too.
+constexpr int kStacksSignal = 6;
+// For the kernel to take down a process that was killed.
+constexpr int64_t kReapNs = 10 * kSecondNs;
+
+// How many processes the kernel has ended for lack of memory on this machine.
+uint64_t OomKills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  uint64_t value = 0;
+  while (file >> name >> value) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log)
+    : name_(std::move(name)),
+      verbose_errors_(verbose_errors),
+      reaper_(reaper),
+      log_(log),
+      oom_kills_before_(OomKills()),
+      fate_(std::make_shared<Fate>()) {}
+
+WorkerProcess::~WorkerProcess() {
+  if (pid_ != 0 && !dead()) EnsureDead();
+}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name,
+                                                            const WorkerIsolation& isolation,
+                                                            WorkerSpawner& spawner, ChildReaper& reaper,
+                                                            Logger& log) {
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
+  const WorkerStart start = spawner.StartOf(isolation);
+  Status started = worker->Spawn(spawner, start, isolation);
+  if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
+    BRAID_LOG_WARNING(log, "{}; instance '{}' is started in an interpreter of its own", started.message(),
+                      name);
+    started = worker->Spawn(spawner, WorkerStart::kFresh, isolation);
+  }
+  BRAID_RETURN_IF_ERROR(started);
+  return worker;
+}
+
+Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation) {
+  // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
+  Channel::WorkerEnd worker_end;
+  Channel::Options options;
+  options.imports = std::make_shared<SegmentBudget>(spawner.segments());
+  BRAID_ASSIGN_OR_RETURN(channel_, Channel::CreateServerEnd(options, worker_end));
+  auto on_exit = [fate = fate_, channel = channel_](ExitCause cause) {
+    {
+      MutexLock lock(fate->mutex);
+      fate->dead = true;
+      fate->cause = cause;
+      fate->changed.NotifyAll();
+    }
+    channel->Interrupt();
+  };
+  BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
+                         spawner.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
+  pid_ = process.pid;
+  place_ = std::move(process.place);
+  readable_ = std::move(process.readable);
+  output_ = std::move(process.output);
+  return OkStatus();
+}
+
+bool WorkerProcess::dead() const { return fate_->dead; }
+
+bool WorkerProcess::OutOfMemory() const { return OomKills() > oom_kills_before_; }
+
+bool WorkerProcess::killed_by_others() const {
+  {
+    MutexLock lock(fate_->mutex);
+    if (!fate_->dead || fate_->killed) return false;
+    if (!fate_->cause.signalled || fate_->cause.number != SIGKILL) return false;
+  }
+  return !OutOfMemory();
+}
+
+void WorkerProcess::WriteStacks() { reaper_.Kill(pid_, SIGRTMIN + kStacksSignal); }
+
+void WorkerProcess::Kill() {
+  {
+    MutexLock lock(fate_->mutex);
+    if (!fate_->dead) fate_->killed = true;
+  }
+  reaper_.Kill(pid_, SIGKILL);
+}
+
+void WorkerProcess::EnsureDead() {
+  Kill();
+  MutexLock lock(fate_->mutex);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kReapNs);
+  while (!fate_->dead && fate_->changed.WaitUntil(fate_->mutex, deadline)) {
+  }
+  if (!fate_->dead) {
+    BRAID_LOG_ERROR(log_, "process {} of instance '{}' was killed and does not end", pid_, name_);
+  }
+}
+
+WorkerProcess::Death WorkerProcess::DescribeDeath(const std::string& broken_rule) const {
+  std::string text = "Stub process '" + name_ + "' is not healthy.";
+  {
+    MutexLock lock(fate_->mutex);
+    if (!broken_rule.empty()) {
+      text += " It was ended because " + broken_rule;
+    } else if (fate_->dead) {
+      std::string cause = fate_->cause.ToString();
+      cause[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(cause[0])));
+      text += " " + cause;
+      if (fate_->cause.signalled && fate_->cause.number == SIGKILL) {
+        text += OutOfMemory() ? ", out of memory: yes" : ", out of memory: no";
+      }
+    }
+  }
+  std::string logged = text;
+  if (output_) {
+    const std::string last = output_->LastErrorLine(kLastWordsNs);
+    if (!last.empty()) logged += "; last line of stderr: " + last;
+  }
+  return {logged, verbose_errors_ ? logged : text};
+}
+
+Status WorkerProcess::Died(const std::string& broken_rule) const {
+  const Death death = DescribeDeath(broken_rule);
+  BRAID_LOG_ERROR(log_, "{}", death.logged);
+  return InternalError(death.told);
+}
+
+Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other) {
+  const int64_t deadline = SteadyNowNs() + timeout_ns;
+  std::vector<std::byte> message;
+  while (true) {
+    const bool dead_now = dead();
+    const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
+    if (outcome == Channel::Outcome::kMessage) {
+      HelloMessage hello;
+      if (TypeOf(message) == MessageType::kHello && Decode(message, hello)) return OkStatus();
+      if (Status handled = other(message); !handled.ok()) return Died(handled.message());
+      continue;
+    }
+    if (dead_now) return Died("");
+    if (SteadyNowNs() >= deadline) {
+      return Died("it did not sign in within " + std::to_string(timeout_ns / kSecondNs) +
+                  " seconds (--backend-config=python,stub-timeout-seconds)");
+    }
+  }
+}
+
+Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& facts,
+                                                  const PythonInstanceSpec& spec, const OtherMessage& other,
+                                                  const StillLoading& still_loading) {
+  const std::string device = std::to_string(spec.device_id);
+  LoadMessage load;
+  load.mode = mode;
+  load.model_file = facts.model_file;
+  load.module_name = facts.module_name;
+  load.model_path = facts.model_path;
+  load.version_path = facts.version_path;
+  load.model_config = facts.model_config_json;
+  load.model_name = facts.model_name;
+  load.model_version = facts.model_version;
+  load.instance_name = spec.name;
+  load.instance_kind = spec.kind;
+  load.instance_device_id = device;
+  load.arena_keep_bytes = facts.arena_keep_bytes;
+  load.device_pools = facts.device_pools;
+  load.pinned_pool_bytes = facts.pinned_pool_bytes;
+  load.verbose_errors = verbose_errors_;
+  load.keeps_sequences = facts.keeps_sequences;
+  std::vector<std::byte> message;
+  Encode(message, load);
+  BRAID_RETURN_IF_ERROR(channel_->Send(message));
+  const int64_t start = SteadyNowNs();
+  while (true) {
+    const bool dead_now = dead();
+    int64_t wait_ns = 0;
+    if (!dead_now) {
+      BRAID_ASSIGN_OR_RETURN(wait_ns, still_loading(SteadyNowNs() - start));
+      wait_ns = std::clamp(wait_ns, int64_t{0}, kLookAroundNs);
+    }
+    const auto outcome = channel_->Receive(message, wait_ns);
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
+    if (outcome == Channel::Outcome::kMessage) {
+      if (TypeOf(message) != MessageType::kLoaded) {
+        if (Status handled = other(message); !handled.ok()) return Died(handled.message());
+        continue;
+      }
+      LoadedMessage loaded;
+      if (!Decode(message, loaded)) return Died("its answer cannot be read");
+      if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
+      return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
+                    loaded.wants_sessions, loaded.saves_sequences};
+    }
+    if (dead_now) return Died("");
+  }
+}
+
+void WriteWorkerLog(Logger& log, const LogMessage& message) {
+  const auto level =
+      static_cast<LogLevel>(std::min<uint8_t>(message.level, static_cast<uint8_t>(LogLevel::kVerbose)));
+  log.WriteLines(level, message.file, static_cast<int>(message.line), message.text);
+}
+
+}  // namespace braid

@@ -1,0 +1,29 @@
+// WorkerSupport: what all workers of a process share, whichever backends start them. There is one a process.
+#pragma once
+
+#include <memory>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "ipc/segment.h"
+#include "workers/child_reaper.h"
+#include "workers/output_pump.h"
+
+namespace braid {
+
+struct WorkerSupport {
+  // Starts the threads of its parts. `log` outlives it.
+  static Result<std::shared_ptr<WorkerSupport>> Create(Logger& log) {
+    auto support = std::make_shared<WorkerSupport>();
+    BRAID_ASSIGN_OR_RETURN(support->reaper, ChildReaper::Create());
+    BRAID_ASSIGN_OR_RETURN(support->pump, OutputPump::Create(log));
+    return support;
+  }
+
+  SegmentIds segment_ids;  // tensors go from backend to backend
+  // In the order in which they depend on one another.
+  std::unique_ptr<ChildReaper> reaper;
+  std::unique_ptr<OutputPump> pump;
+};
+
+}  // namespace braid
