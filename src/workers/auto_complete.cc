@@ -6,10 +6,10 @@
 
 namespace braid {
 
-Result<std::string> AutoCompleteConfig(const PythonModelFacts& facts, WorkerSpawner& spawner,
-                                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
-                                       int64_t timeout_ns, CustomMetrics* metrics) {
-  const PythonInstanceSpec spec{facts.model_name, "CPU", 0, false};
+Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& spawner, ChildReaper& reaper,
+                                       Logger& log, int64_t sign_in_timeout_ns, int64_t timeout_ns,
+                                       CustomMetrics* metrics) {
+  const WorkerSpec spec{facts.model_name, "CPU", 0, false};
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, facts.isolation, spawner, reaper, log));
   // Modules make their metrics when they are imported, as it happens.
   const auto session = metrics == nullptr ? nullptr : metrics->Open();

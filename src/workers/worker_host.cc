@@ -25,7 +25,7 @@ bool IsOfUserCode(MessageType type) {
 
 }  // namespace
 
-WorkerHost::WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
+WorkerHost::WorkerHost(Options options, const WorkerSpec& spec, const WorkerFacts& facts,
                        const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
                        Arena& arena, Logger& log, WorkerUser& user)
     : options_(std::move(options)),

@@ -85,7 +85,7 @@ class WorkerHost {
   };
 
   // All references outlive the host.
-  WorkerHost(Options options, const PythonInstanceSpec& spec, const PythonModelFacts& facts,
+  WorkerHost(Options options, const WorkerSpec& spec, const WorkerFacts& facts,
              const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena,
              Logger& log, WorkerUser& user);
   ~WorkerHost();
@@ -140,8 +140,8 @@ class WorkerHost {
   bool stopping() const;
 
   const Options options_;
-  const PythonInstanceSpec& spec_;
-  const PythonModelFacts& facts_;
+  const WorkerSpec& spec_;
+  const WorkerFacts& facts_;
   const WorkerServices& services_;
   WorkerSpawner& spawner_;
   ChildReaper& reaper_;

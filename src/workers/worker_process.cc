@@ -167,8 +167,8 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
   }
 }
 
-Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const PythonModelFacts& facts,
-                                                  const PythonInstanceSpec& spec, const OtherMessage& other,
+Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFacts& facts,
+                                                  const WorkerSpec& spec, const OtherMessage& other,
                                                   const StillLoading& still_loading) {
   const std::string device = std::to_string(spec.device_id);
   LoadMessage load;

@@ -20,7 +20,7 @@
 namespace braid {
 
 // What a worker is told about its model; the texts of LoadMessage.
-struct PythonModelFacts {
+struct WorkerFacts {
   std::string model_file;
   std::string module_name;
   std::string model_path;
@@ -36,7 +36,7 @@ struct PythonModelFacts {
   WorkerIsolation isolation = {};
 };
 
-struct PythonInstanceSpec {
+struct WorkerSpec {
   std::string name;
   std::string kind;
   int32_t device_id = 0;
@@ -73,7 +73,7 @@ class WorkerProcess {
 
   // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.
   // Errors: those of user code with their texts; the worker died.
-  Result<Answer> Load(LoadMode mode, const PythonModelFacts& facts, const PythonInstanceSpec& spec,
+  Result<Answer> Load(LoadMode mode, const WorkerFacts& facts, const WorkerSpec& spec,
                       const OtherMessage& other, const StillLoading& still_loading);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }

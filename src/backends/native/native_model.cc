@@ -40,7 +40,7 @@ InstanceReport NativeInstance::report() const {
   return report;
 }
 
-NativeModel::NativeModel(PythonModelFacts facts, const Ground& ground, std::shared_ptr<const void> files)
+NativeModel::NativeModel(WorkerFacts facts, const Ground& ground, std::shared_ptr<const void> files)
     : name_(facts.model_name),
       spec_{.name = name_, .kind = "CPU"},
       facts_(std::move(facts)),

@@ -43,7 +43,7 @@ class NativeModel final : public BackendModel, private WorkerUser {
 
   // `files`: what is kept as long as the model is.
   // `facts` are of its task; NativeWorkers has them.
-  NativeModel(PythonModelFacts facts, const Ground& ground, std::shared_ptr<const void> files);
+  NativeModel(WorkerFacts facts, const Ground& ground, std::shared_ptr<const void> files);
   // Ends the worker, if it was loaded and not stopped.
   ~NativeModel() override;
 
@@ -93,8 +93,8 @@ class NativeModel final : public BackendModel, private WorkerUser {
   void TellAvailable(bool available);
 
   const std::string name_;
-  const PythonInstanceSpec spec_;
-  const PythonModelFacts facts_;
+  const WorkerSpec spec_;
+  const WorkerFacts facts_;
   const std::shared_ptr<const void> files_;  // shared with whoever else needs them
   Arena arena_;
   std::vector<std::unique_ptr<NativeInstance>> instances_;

@@ -43,8 +43,8 @@ Result<NativeWorkers::Shared*> NativeWorkers::Get() {
   return &shared_;
 }
 
-Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const NativeTask& task) const {
-  PythonModelFacts facts;
+Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTask& task) const {
+  WorkerFacts facts;
   facts.model_name = name;
   facts.model_config_json = EncodeTask(task);
   facts.model_version = std::to_string(task.version);
@@ -83,7 +83,7 @@ Result<PythonModelFacts> NativeWorkers::Facts(const std::string& name, const Nat
 
 Result<NativeAnswer> NativeWorkers::Do(const std::string& name, const NativeTask& task) {
   BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
-  BRAID_ASSIGN_OR_RETURN(const PythonModelFacts facts, Facts(name, task));
+  BRAID_ASSIGN_OR_RETURN(const WorkerFacts facts, Facts(name, task));
   BRAID_ASSIGN_OR_RETURN(const std::string text,
                          AutoCompleteConfig(facts, *shared->spawner, *shared->support->reaper, log_,
                                             options_.sign_in_timeout_ns, 0, nullptr));
@@ -95,7 +95,7 @@ Result<NativeAnswer> NativeWorkers::Do(const std::string& name, const NativeTask
 Result<std::unique_ptr<NativeModel>> NativeWorkers::MakeModel(const std::string& name, const NativeTask& task,
                                                               std::shared_ptr<const void> files) {
   BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
-  BRAID_ASSIGN_OR_RETURN(PythonModelFacts facts, Facts(name, task));
+  BRAID_ASSIGN_OR_RETURN(WorkerFacts facts, Facts(name, task));
   const NativeModel::Ground ground{
       *shared->spawner, *shared->support->reaper,   shared->support->segment_ids, *options_.services, log_,
       options_.arena,   options_.sign_in_timeout_ns};

@@ -61,7 +61,7 @@ class NativeWorkers {
   };
   Result<Shared*> Get();
   // What the worker of a task is to be told at its start. Errors: those of IsolationOf().
-  Result<PythonModelFacts> Facts(const std::string& name, const NativeTask& task) const;
+  Result<WorkerFacts> Facts(const std::string& name, const NativeTask& task) const;
 
   const Options options_;
   Logger& log_;

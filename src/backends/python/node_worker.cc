@@ -9,9 +9,9 @@
 namespace braid {
 namespace {
 
-PythonModelFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       uint64_t arena_keep_bytes, WorkerIsolation isolation) {
-  PythonModelFacts facts;
+WorkerFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
+                  uint64_t arena_keep_bytes, WorkerIsolation isolation) {
+  WorkerFacts facts;
   facts.model_config_json = NodesToJson(nodes);
   facts.model_name = graph_name;
   facts.model_version = "1";

@@ -61,8 +61,8 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   const int64_t execute_timeout_ns_;  // 0: none
   // Shared with who reads it; null where nothing is counted.
   const std::shared_ptr<WorkerCounters::Row> counters_;
-  const PythonInstanceSpec spec_;
-  const PythonModelFacts facts_;
+  const WorkerSpec spec_;
+  const WorkerFacts facts_;
   // Of calls by user code that no request from elsewhere waits for.
   const std::shared_ptr<const CallChain> chain_;  // shared with the calls
   // Shared with the models in it; let go in Stop(), on a thread that may wait for its files to go.

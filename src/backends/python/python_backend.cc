@@ -66,9 +66,9 @@ void AddFolder(const std::string& folder, WorkerIsolation& isolation) {
   isolation.files.insert(isolation.files.end(), paths.begin(), paths.end());
 }
 
-PythonModelFacts Facts(const ModelLocation& location, const inference::ModelConfig& config,
-                       uint64_t arena_keep_bytes, WorkerIsolation isolation) {
-  PythonModelFacts facts;
+WorkerFacts Facts(const ModelLocation& location, const inference::ModelConfig& config,
+                  uint64_t arena_keep_bytes, WorkerIsolation isolation) {
+  WorkerFacts facts;
   facts.model_file = location.model_file;
   facts.module_name = ModuleName(location);
   facts.model_path = location.model_path;
@@ -144,7 +144,7 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
   ModelBounds bounds = options_.bounds;
   BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, config));
-  const PythonModelFacts facts = Facts(location, config, 0, std::move(isolation));
+  const WorkerFacts facts = Facts(location, config, 0, std::move(isolation));
   BRAID_ASSIGN_OR_RETURN(
       std::string json,
       AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
@@ -163,7 +163,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
   BackendModel::DeviceTensors device_tensors;
   device_tensors.outputs = !options_.gpus.gpus.empty();
-  std::vector<PythonInstanceSpec> instances;
+  std::vector<WorkerSpec> instances;
   std::set<int> gpus;
   for (const InstanceSpec& spec : ListInstances(*config)) {
     if (options_.check_gpu && spec.kind == "GPU" && gpus.insert(spec.device_id).second)
@@ -178,7 +178,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model lets go of its environment before its location
-  PythonModelFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
+  WorkerFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
   facts.pinned_pool_bytes = options_.pinned_pool_bytes;
   for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
   // One of an iterative model is a single request.

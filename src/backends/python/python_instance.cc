@@ -23,7 +23,7 @@ uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{gener
 
 }  // namespace
 
-PythonInstance::PythonInstance(Instance& known_as, PythonInstanceSpec spec, const PythonModelFacts& facts,
+PythonInstance::PythonInstance(Instance& known_as, WorkerSpec spec, const WorkerFacts& facts,
                                const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
                                Arena& arena, Logger& log, int64_t sign_in_timeout_ns,
                                const ModelBounds& bounds, std::shared_ptr<WorkerCounters::Row> counters)

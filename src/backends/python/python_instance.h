@@ -37,7 +37,7 @@ class PythonInstance final : private WorkerUser {
  public:
   // All references outlive the instance. `sign_in_timeout_ns` bounds the time from the start of the process
   // to its first message, `bounds` what comes after it. `known_as` is what the listener and call chains are told.
-  PythonInstance(Instance& known_as, PythonInstanceSpec spec, const PythonModelFacts& facts,
+  PythonInstance(Instance& known_as, WorkerSpec spec, const WorkerFacts& facts,
                  const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena,
                  Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds,
                  std::shared_ptr<WorkerCounters::Row> counters);
@@ -135,8 +135,8 @@ class PythonInstance final : private WorkerUser {
   void ReturnRefused();
 
   Instance& known_as_;
-  const PythonInstanceSpec spec_;
-  const PythonModelFacts& facts_;
+  const WorkerSpec spec_;
+  const WorkerFacts& facts_;
   Logger& log_;
   const int64_t execute_timeout_ns_;  // 0: none
   // Shared with who reads it; null where nothing is counted.

@@ -16,9 +16,8 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 
 }  // namespace
 
-PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
-                         std::vector<PythonInstanceSpec> instances, SegmentIds& ids,
-                         const Arena::Options& arena, const WorkerServices& services,
+PythonModel::PythonModel(ModelLocation location, WorkerFacts facts, std::vector<WorkerSpec> instances,
+                         SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
                          std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper,
                          MemoryLimits& limits, Logger& log, int64_t sign_in_timeout_ns,
                          const ModelBounds& bounds, DeviceTensors device_tensors)
@@ -28,7 +27,7 @@ PythonModel::PythonModel(ModelLocation location, PythonModelFacts facts,
       device_tensors_(device_tensors),
       environment_(std::move(environment)),
       arena_(ids, arena) {
-  for (const PythonInstanceSpec& spec : instances) {
+  for (const WorkerSpec& spec : instances) {
     std::shared_ptr<WorkerCounters::Row> counters;
     if (services.worker_counters != nullptr)
       counters = services.worker_counters->Add({facts_.model_name, facts_.model_version, spec.name});

@@ -18,8 +18,8 @@ namespace braid {
 class PythonModel final : public BackendModel {
  public:
   // The references outlive the model and all its buffers.
-  PythonModel(ModelLocation location, PythonModelFacts facts, std::vector<PythonInstanceSpec> instances,
-              SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
+  PythonModel(ModelLocation location, WorkerFacts facts, std::vector<WorkerSpec> instances, SegmentIds& ids,
+              const Arena::Options& arena, const WorkerServices& services,
               std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, MemoryLimits& limits,
               Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds,
               DeviceTensors device_tensors);
@@ -39,7 +39,7 @@ class PythonModel final : public BackendModel {
   void TrimArena();
 
   const ModelLocation location_;  // keeps temporary files
-  const PythonModelFacts facts_;
+  const WorkerFacts facts_;
   Logger& log_;
   const DeviceTensors device_tensors_;
   // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
