@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs apt-get install {'
 
 
 def output(*command, **more):
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, **more)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, **more)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

@@ -9,7 +9,7 @@ from harness.server import ROOT
 def run_campaign(name, *arguments):
     """What a script printed; it has to find no fault."""
     command = [sys.executable, ROOT / "tests" / "campaigns" / name, *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-30000:]
     assert done.stdout.endswith("\n0 faults\n")
     return done.stdout

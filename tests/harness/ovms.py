@@ -9,7 +9,8 @@ from harness.server import Server
 class OvmsServer(Server):
     """`braid serve --config_path` on free ports. `config` is the file, or what it is to hold, which is written to `workdir`.
 
-    `ready=False` does not wait for readiness; `options` are further arguments.
+    `ready=False` does not wait for readiness; `options` are further arguments. Files are looked at when the test says so
+    (reload()), unless `options` name an interval.
     """
 
     def __init__(self, config, *options, workdir, **more):
@@ -18,6 +19,8 @@ class OvmsServer(Server):
             self.write_config(config)
         else:
             self.config_path = pathlib.Path(config)
+        if not any("file_system_poll_wait_seconds" in str(option) for option in options):
+            options = ("--file_system_poll_wait_seconds", 0, *options)
         super().__init__([], "--config_path", self.config_path, *options, workdir=workdir, **more)
 
     def write_config(self, config):
