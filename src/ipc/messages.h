@@ -49,7 +49,7 @@ enum class MessageType : uint8_t {
   kNativeExecuted = 27,  // see native_messages.h
   // Both ways.
   kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
-  kRetireSegment = 33,  // u32: a segment of the sender that will be named no more
+  kRetireSegment = 33,  // RetireSegmentMessage: a segment of the sender that will be named no more
 };
 
 // A tensor up to this size travels inside its message: cheaper than lending memory and giving it back.
@@ -82,6 +82,13 @@ struct TensorMessage {
 void EncodeTensor(WireWriter& out, const TensorMessage& tensor);
 TensorMessage DecodeTensor(WireReader& in);
 
+// Every message below, and those of the headers beside this one, has both. `out` is emptied first. Decode() is false for
+// bytes that are no such message. `type`: another that goes with the same fields.
+template <class M>
+void Encode(std::vector<std::byte>& out, const M& message, MessageType type = M::kType);
+template <class M>
+bool Decode(std::span<const std::byte> in, M& message, MessageType type = M::kType);
+
 enum class LoadMode : uint8_t {
   kInstance = 0,      // import, construct, initialize; then wait for executions
   kAutoComplete = 1,  // import, call auto_complete_config, answer, exit
@@ -89,6 +96,7 @@ enum class LoadMode : uint8_t {
 };
 
 struct LoadMessage {
+  static constexpr MessageType kType = MessageType::kLoad;
   LoadMode mode = LoadMode::kInstance;
   std::string_view model_file;    // absolute path of the Python file
   std::string_view module_name;   // e.g. "1.model"
@@ -112,8 +120,6 @@ struct LoadMessage {
   // What the model keeps of its sequences is kept by the server too, if the model can give and take it.
   bool keeps_sequences = false;
 };
-void Encode(std::vector<std::byte>& out, const LoadMessage& message);
-bool Decode(std::span<const std::byte> in, LoadMessage& message);
 
 inline constexpr uint32_t kNoCancelSlot = 0xffffffff;
 
@@ -132,21 +138,20 @@ struct RequestMessage {
 };
 
 struct ExecuteMessage {
+  static constexpr MessageType kType = MessageType::kExecute;
   uint64_t execution_id =
       0;  // rises by one each time; the worker stores it in ChannelHeader::begun_execution
   std::vector<RequestMessage> requests;
 };
-void Encode(std::vector<std::byte>& out, const ExecuteMessage& message);
-bool Decode(std::span<const std::byte> in, ExecuteMessage& message);
 
 struct HelloMessage {
+  static constexpr MessageType kType = MessageType::kHello;
   std::string_view python_version;  // "3.11.2"
   std::string_view numpy_version;
 };
-void Encode(std::vector<std::byte>& out, const HelloMessage& message);
-bool Decode(std::span<const std::byte> in, HelloMessage& message);
 
 struct LoadedMessage {
+  static constexpr MessageType kType = MessageType::kLoaded;
   StatusCode code = StatusCode::kOk;
   std::string_view error;  // the text of the Python exception
   std::string_view
@@ -155,11 +160,10 @@ struct LoadedMessage {
   bool wants_sessions = false;      // kNodes: some node keeps state of its own for each run of the graph
   bool saves_sequences = false;     // it was asked to, and has save_sequence() and load_sequence()
 };
-void Encode(std::vector<std::byte>& out, const LoadedMessage& message);
-bool Decode(std::span<const std::byte> in, LoadedMessage& message);
 
 // One response to one request.
 struct ResponseMessage {
+  static constexpr MessageType kType = MessageType::kResponse;
   uint64_t request_id = 0;  // RequestMessage::id
   bool final = true;
   bool has_response = true;  // false only with final: the request ends without one more response
@@ -167,11 +171,12 @@ struct ResponseMessage {
   std::string_view error;
   std::string_view parameters_json;  // "" or an object
   std::vector<TensorMessage> outputs;
+
+  bool IsValid() const { return final || has_response; }
 };
-void Encode(std::vector<std::byte>& out, const ResponseMessage& message);  // with its type, as kResponse
-bool Decode(std::span<const std::byte> in, ResponseMessage& message);
 
 struct ExecutedMessage {
+  static constexpr MessageType kType = MessageType::kExecuted;
   uint64_t execution_id = 0;
   // SteadyNowNs(): user code is called; it has returned; outputs are in place.
   int64_t input_end_ns = 0;
@@ -183,8 +188,6 @@ struct ExecutedMessage {
   // go of them, and no response of this execution is for them.
   std::vector<uint64_t> rescheduled;
 };
-void Encode(std::vector<std::byte>& out, const ExecutedMessage& message);
-bool Decode(std::span<const std::byte> in, ExecutedMessage& message);
 
 // For CallMessage::blocked_execution: all that the worker has stands still, whichever execution it is of.
 inline constexpr uint64_t kBlocksEverything = UINT64_MAX;
@@ -192,6 +195,7 @@ inline constexpr uint64_t kBlocksEverything = UINT64_MAX;
 // A request of user code to a servable of the server. Its responses come as kCallResponse, the last of them
 // marked final. Errors come as responses too.
 struct CallMessage {
+  static constexpr MessageType kType = MessageType::kCall;
   std::string_view model_name;
   int64_t model_version = -1;
   // The id of the execution that cannot return before this call has ended, as far as the worker can tell (a
@@ -208,21 +212,17 @@ struct CallMessage {
   bool device_outputs = false;
   // `id` is the worker's name for the call, unique in its process; never 0.
   RequestMessage request;
+
+  bool IsValid() const { return request.id != 0; }
 };
-void Encode(std::vector<std::byte>& out, const CallMessage& message);
-bool Decode(std::span<const std::byte> in, CallMessage& message);
 
 // The caller needs no further response. The final response still comes, with the code CANCELLED or another.
 struct CancelCallMessage {
+  static constexpr MessageType kType = MessageType::kCancelCall;
   uint64_t call_id = 0;
 };
-void Encode(std::vector<std::byte>& out, const CancelCallMessage& message);
-bool Decode(std::span<const std::byte> in, CancelCallMessage& message);
 
-// A response to a call: as kResponse, under the type kCallResponse.
-void EncodeCallResponse(std::vector<std::byte>& out, const ResponseMessage& message);
-bool DecodeCallResponse(std::span<const std::byte> in, ResponseMessage& message);
-// Only whose response it is, and whether it is the last; for sorting without a look at the rest.
+// Of a kCallResponse: only whose response it is, and whether it is the last; for sorting without a look at the rest.
 bool PeekCallResponse(std::span<const std::byte> in, uint64_t& call_id, bool& final);
 
 enum class AskTopic : uint8_t {
@@ -235,6 +235,7 @@ enum class AskTopic : uint8_t {
 };
 
 struct AskMessage {
+  static constexpr MessageType kType = MessageType::kAsk;
   uint64_t ask_id = 0;  // 0: no answer is wanted
   AskTopic topic = AskTopic::kLoadModel;
   std::string_view text;  // JSON, by topic
@@ -243,53 +244,50 @@ struct AskMessage {
     std::span<const std::byte> bytes;
   };
   std::vector<Attachment> attachments;
+
+  bool IsValid() const { return topic >= AskTopic::kLoadModel; }
 };
-void Encode(std::vector<std::byte>& out, const AskMessage& message);
-bool Decode(std::span<const std::byte> in, AskMessage& message);
 
 struct AnswerMessage {
+  static constexpr MessageType kType = MessageType::kAnswer;
   uint64_t ask_id = 0;
   StatusCode code = StatusCode::kOk;
   std::string_view error;
   std::string_view text;  // JSON, by topic
 };
-void Encode(std::vector<std::byte>& out, const AnswerMessage& message);
-bool Decode(std::span<const std::byte> in, AnswerMessage& message);
 bool PeekAnswer(std::span<const std::byte> in, uint64_t& ask_id);
 
 struct CheckReadyMessage {
+  static constexpr MessageType kType = MessageType::kCheckReady;
   uint64_t check_id = 0;
 };
-void Encode(std::vector<std::byte>& out, const CheckReadyMessage& message);
-bool Decode(std::span<const std::byte> in, CheckReadyMessage& message);
 
 struct ReadinessMessage {
+  static constexpr MessageType kType = MessageType::kReadiness;
   uint64_t check_id = 0;
   bool ready = false;
   std::string_view reason;  // why not
 };
-void Encode(std::vector<std::byte>& out, const ReadinessMessage& message);
-bool Decode(std::span<const std::byte> in, ReadinessMessage& message);
 
 struct LogMessage {
+  static constexpr MessageType kType = MessageType::kLog;
   uint8_t level = 0;  // LogLevel
   std::string_view file;
   uint32_t line = 0;
   std::string_view text;
 };
-void Encode(std::vector<std::byte>& out, const LogMessage& message);
-bool Decode(std::span<const std::byte> in, LogMessage& message);
 
 // Memory of the receiver, by where it starts, as it was named in the message that lent it. Named once for
 // each time lent.
 struct ReleaseMessage {
+  static constexpr MessageType kType = MessageType::kRelease;
   std::vector<MemoryHandle> handles;
 };
-void Encode(std::vector<std::byte>& out, const ReleaseMessage& message);
-bool Decode(std::span<const std::byte> in, ReleaseMessage& message);
 
-void EncodeRetireSegment(std::vector<std::byte>& out, uint32_t segment);
-bool DecodeRetireSegment(std::span<const std::byte> in, uint32_t& segment);
+struct RetireSegmentMessage {
+  static constexpr MessageType kType = MessageType::kRetireSegment;
+  uint32_t segment = 0;
+};
 
 void EncodeBare(std::vector<std::byte>& out, MessageType type);  // kFinalize, kFinalized
 

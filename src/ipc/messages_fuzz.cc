@@ -24,13 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> in(reinterpret_cast<const std::byte*>(data), size);
   Try<LoadMessage, ExecuteMessage, HelloMessage, LoadedMessage, ResponseMessage, ExecutedMessage, CallMessage,
       CancelCallMessage, AskMessage, AnswerMessage, CheckReadyMessage, ReadinessMessage, LogMessage,
-      ReleaseMessage>(in);
+      ReleaseMessage, RetireSegmentMessage>(in);
   Try<NodeExecuteMessage, NodeResumeMessage, NodeCloseMessage, NodeSessionMessage, NodeDropMessage,
       NodeStepMessage>(in);
   Try<NativeExecuteMessage, NativeExecutedMessage>(in);
   ResponseMessage response;
-  (void)DecodeCallResponse(in, response);
-  uint32_t segment = 0;
-  (void)DecodeRetireSegment(in, segment);
+  (void)Decode(in, response, MessageType::kCallResponse);
   return 0;
 }

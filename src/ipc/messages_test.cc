@@ -299,10 +299,10 @@ TEST(Messages, CallAndItsCancellationKeepEveryField) {
   ASSERT_TRUE(Decode(encoded, cancel));
   EXPECT_EQ(cancel.call_id, UINT64_MAX);
 
-  EncodeCallResponse(encoded, SomeResponse());
+  Encode(encoded, SomeResponse(), MessageType::kCallResponse);
   EXPECT_EQ(TypeOf(encoded), MessageType::kCallResponse);
   ResponseMessage response;
-  ASSERT_TRUE(DecodeCallResponse(encoded, response));
+  ASSERT_TRUE(Decode(encoded, response, MessageType::kCallResponse));
   ExpectEqual(response, SomeResponse());
 }
 
@@ -368,11 +368,11 @@ TEST(Messages, ReleaseAndRetireSegmentKeepEveryField) {
     EXPECT_EQ(m.handles[i].segment, sent.handles[i].segment);
     EXPECT_EQ(m.handles[i].offset, sent.handles[i].offset);
   }
-  EncodeRetireSegment(encoded, 12345);
+  Encode(encoded, RetireSegmentMessage{12345});
   EXPECT_EQ(TypeOf(encoded), MessageType::kRetireSegment);
-  uint32_t segment = 0;
-  ASSERT_TRUE(DecodeRetireSegment(encoded, segment));
-  EXPECT_EQ(segment, 12345u);
+  RetireSegmentMessage retired;
+  ASSERT_TRUE(Decode(encoded, retired));
+  EXPECT_EQ(retired.segment, 12345u);
 }
 
 TEST(Messages, BareMessagesAreTheirType) {
@@ -426,21 +426,14 @@ std::vector<Sample> Samples() {
       {"answer", Encoding(AnswerMessage{4, StatusCode::kOk, "", "{}"}), Recode<AnswerMessage>},
       {"check", Encoding(CheckReadyMessage{3}), Recode<CheckReadyMessage>},
       {"readiness", Encoding(ReadinessMessage{3, false, "why"}), Recode<ReadinessMessage>},
+      {"retire", Encoding(RetireSegmentMessage{7}), Recode<RetireSegmentMessage>},
   };
   Encoded call_response;
-  EncodeCallResponse(call_response, SomeResponse());
+  Encode(call_response, SomeResponse(), MessageType::kCallResponse);
   samples.push_back({"call response", call_response, [](std::span<const std::byte> in, Encoded& out) {
                        ResponseMessage message;
-                       if (!DecodeCallResponse(in, message)) return false;
-                       EncodeCallResponse(out, message);
-                       return true;
-                     }});
-  Encoded retire;
-  EncodeRetireSegment(retire, 7);
-  samples.push_back({"retire", retire, [](std::span<const std::byte> in, Encoded& out) {
-                       uint32_t segment = 0;
-                       if (!DecodeRetireSegment(in, segment)) return false;
-                       EncodeRetireSegment(out, segment);
+                       if (!Decode(in, message, MessageType::kCallResponse)) return false;
+                       Encode(out, message, MessageType::kCallResponse);
                        return true;
                      }});
   return samples;

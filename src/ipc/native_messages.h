@@ -18,6 +18,7 @@ namespace braid {
 // Runs an execution on an instance; those of one instance run in the order in which they come. The worker stores
 // `execution_id` in ChannelHeader::begun_execution before it begins.
 struct NativeExecuteMessage {
+  static constexpr MessageType kType = MessageType::kNativeExecute;
   uint64_t execution_id = 0;  // rises by one each time
   uint32_t instance = 0;      // its place among the model's
   int64_t rows = 0;           // Execution::rows
@@ -27,27 +28,26 @@ struct NativeExecuteMessage {
   };
   std::vector<Request> requests;
 };
-void Encode(std::vector<std::byte>& out, const NativeExecuteMessage& message);
-bool Decode(std::span<const std::byte> in, NativeExecuteMessage& message);
 
 // An execution has ended: one response for each of its requests, in their order.
 struct NativeExecutedMessage {
+  static constexpr MessageType kType = MessageType::kNativeExecuted;
   uint64_t execution_id = 0;
   // As of ExecutedMessage.
   int64_t input_end_ns = 0;
   int64_t infer_end_ns = 0;
   int64_t output_end_ns = 0;
   struct Response {
-    StatusCode code = StatusCode::kOk;  // any
-    uint8_t fault = 0;                  // Status::fault(), which the receiver is to check
+    uint8_t code = 0;   // a StatusCode, also one that user code does not know
+    uint8_t fault = 0;  // Status::fault(), which the receiver is to check
     std::string_view error;
     std::vector<TensorMessage> outputs;
+
+    bool IsValid() const { return code <= static_cast<uint8_t>(StatusCode::kPermissionDenied); }
   };
   std::vector<Response> responses;
   // As of ReleaseMessage; of any execution.
   std::vector<MemoryHandle> released;
 };
-void Encode(std::vector<std::byte>& out, const NativeExecutedMessage& message);
-bool Decode(std::span<const std::byte> in, NativeExecutedMessage& message);
 
 }  // namespace braid

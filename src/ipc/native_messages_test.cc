@@ -47,7 +47,7 @@ NativeExecutedMessage SomeAnswer() {
   message.output_end_ns = 12;
   message.responses.resize(2);
   message.responses[0].outputs = {Lent()};
-  message.responses[1] = {StatusCode::kPermissionDenied, 21, "no", {}};
+  message.responses[1] = {static_cast<uint8_t>(StatusCode::kPermissionDenied), 21, "no", {}};
   message.released = {{1, 2, 3}, {4, 5, 6}};
   return message;
 }
@@ -81,10 +81,10 @@ TEST(NativeMessages, AnAnswerIsReadAsItWasWritten) {
   EXPECT_EQ(read.infer_end_ns, 11);
   EXPECT_EQ(read.output_end_ns, 12);
   ASSERT_EQ(read.responses.size(), 2u);
-  EXPECT_EQ(read.responses[0].code, StatusCode::kOk);
+  EXPECT_EQ(read.responses[0].code, static_cast<uint8_t>(StatusCode::kOk));
   ASSERT_EQ(read.responses[0].outputs.size(), 1u);
   EXPECT_EQ(read.responses[0].outputs[0].handle.size, 8192u);
-  EXPECT_EQ(read.responses[1].code, StatusCode::kPermissionDenied)
+  EXPECT_EQ(read.responses[1].code, static_cast<uint8_t>(StatusCode::kPermissionDenied))
       << "codes that user code does not know as well";
   EXPECT_EQ(read.responses[1].fault, 21);
   EXPECT_EQ(read.responses[1].error, "no");
@@ -115,7 +115,7 @@ TEST(NativeMessages, WhatIsCutOffIsRefused) {
 TEST(NativeMessages, ACodeThatThereIsNotIsRefused) {
   NativeExecutedMessage message;
   message.responses.resize(1);
-  message.responses[0].code = static_cast<StatusCode>(14);
+  message.responses[0].code = 14;
   Encoded out;
   Encode(out, message);
   NativeExecutedMessage read;

@@ -32,50 +32,50 @@ struct NodeTensorMessage {
 
 // Runs a node's execute(). The worker answers by kNodeStep under the same call_id until one ends the call.
 struct NodeExecuteMessage {
+  static constexpr MessageType kType = MessageType::kNodeExecute;
   uint64_t call_id = 0;  // never 0; unique in the worker's life
   uint32_t node = 0;     // its place in the "nodes" of the load
   uint64_t session = 0;  // the run of the graph that it belongs to; see NodeSessionMessage
   // How many items of a generator the worker may send, the first one too, before a kNodeResume.
   uint32_t credit = 1;
   std::vector<NodeTensorMessage> inputs;
+
+  bool IsValid() const { return call_id != 0; }
 };
-void Encode(std::vector<std::byte>& out, const NodeExecuteMessage& message);
-bool Decode(std::span<const std::byte> in, NodeExecuteMessage& message);
 
 // The generator of a call may send `credit` items more.
 struct NodeResumeMessage {
+  static constexpr MessageType kType = MessageType::kNodeResume;
   uint64_t call_id = 0;
   uint32_t credit = 1;
 };
-void Encode(std::vector<std::byte>& out, const NodeResumeMessage& message);
-bool Decode(std::span<const std::byte> in, NodeResumeMessage& message);
 
 // Nobody wants more of a call: its generator is closed as soon as it is not running. The last kNodeStep still
 // comes.
 struct NodeCloseMessage {
+  static constexpr MessageType kType = MessageType::kNodeClose;
   uint64_t call_id = 0;
 };
-void Encode(std::vector<std::byte>& out, const NodeCloseMessage& message);
-bool Decode(std::span<const std::byte> in, NodeCloseMessage& message);
 
 // Begins or ends the state of one run of the graph, for nodes that keep any (LoadedMessage::wants_sessions).
 struct NodeSessionMessage {
+  static constexpr MessageType kType = MessageType::kNodeSession;
   uint64_t session = 0;  // never 0
   bool end = false;
   std::string_view parameters_json;  // of the request that began the run: an object, or ""
+
+  bool IsValid() const { return session != 0; }
 };
-void Encode(std::vector<std::byte>& out, const NodeSessionMessage& message);
-bool Decode(std::span<const std::byte> in, NodeSessionMessage& message);
 
 // The server needs tensor objects no more.
 struct NodeDropMessage {
+  static constexpr MessageType kType = MessageType::kNodeDrop;
   std::vector<uint64_t> objects;
 };
-void Encode(std::vector<std::byte>& out, const NodeDropMessage& message);
-bool Decode(std::span<const std::byte> in, NodeDropMessage& message);
 
 // Worker to server: what an execution has come to.
 struct NodeStepMessage {
+  static constexpr MessageType kType = MessageType::kNodeStep;
   enum class Kind : uint8_t {
     kList = 0,   // execute() has returned a list: the call has ended
     kItem = 1,   // its generator has yielded one
@@ -87,7 +87,5 @@ struct NodeStepMessage {
   std::string_view error;  // kError: "{type}: {message}" of the exception, or what is wrong with the result
   std::vector<NodeTensorMessage> outputs;
 };
-void Encode(std::vector<std::byte>& out, const NodeStepMessage& message);
-bool Decode(std::span<const std::byte> in, NodeStepMessage& message);
 
 }  // namespace braid

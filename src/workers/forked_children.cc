@@ -127,9 +127,8 @@ class ForkedChildren::Child {
         return Decode(message, release) ? memory_->OnRelease(release) : malformed();
       }
       case MessageType::kRetireSegment: {
-        uint32_t segment = 0;
-        if (!DecodeRetireSegment(message, segment)) return malformed();
-        return memory_->OnRetire(segment);
+        RetireSegmentMessage retired;
+        return Decode(message, retired) ? memory_->OnRetire(retired.segment) : malformed();
       }
       default:
         return malformed();

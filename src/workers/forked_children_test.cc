@@ -82,7 +82,7 @@ TEST_F(ForkedChildrenTest, EachCallsForItself) {
     std::vector<std::byte> message;
     ResponseMessage response;
     ASSERT_EQ(fork->Receive(message, 10 * kSecond), Channel::Outcome::kMessage);
-    ASSERT_TRUE(DecodeCallResponse(message, response));
+    ASSERT_TRUE(Decode(message, response, MessageType::kCallResponse));
     EXPECT_EQ(response.request_id, 1u);
     EXPECT_EQ(response.code, StatusCode::kOk);
   }

@@ -240,7 +240,7 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
     }
   }
   thread_local std::vector<std::byte> encoded;
-  EncodeCallResponse(encoded, message);
+  Encode(encoded, message, MessageType::kCallResponse);
   BRAID_RETURN_IF_ERROR(channel_->Send(encoded));
   loan.Keep();
   return OkStatus();

@@ -47,7 +47,7 @@ class WorkerCallsTest : public testing::Test {
       channel_->Flush();
       EXPECT_EQ(worker_->Receive(message_, 10 * kSecond), Channel::Outcome::kMessage);
     }
-    EXPECT_TRUE(DecodeCallResponse(message_, response));
+    EXPECT_TRUE(Decode(message_, response, MessageType::kCallResponse));
     return response;
   }
   bool NothingCame() { return worker_->Receive(message_, 0) == Channel::Outcome::kTimeout; }

@@ -125,9 +125,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
       return Decode(message, release) ? memory_->OnRelease(release) : malformed();
     }
     case MessageType::kRetireSegment: {
-      uint32_t segment = 0;
-      if (!DecodeRetireSegment(message, segment)) return malformed();
-      return memory_->OnRetire(segment);
+      RetireSegmentMessage retired;
+      return Decode(message, retired) ? memory_->OnRetire(retired.segment) : malformed();
     }
     case MessageType::kCall: {
       CallMessage call;

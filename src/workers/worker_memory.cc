@@ -215,7 +215,7 @@ void WorkerMemory::RetireOwn(uint32_t segment) {
   MutexLock lock(mutex_);
   if (announced_.erase(segment) == 0 || abandoned_) return;
   std::vector<std::byte> message;
-  EncodeRetireSegment(message, segment);
+  Encode(message, RetireSegmentMessage{segment});
   // A worker that cannot be told is about to be ended, and its mappings with it.
   (void)channel_->Send(message);
 }

@@ -109,9 +109,9 @@ class Model {
     return heard && *heard == MessageType::kRelease;
   }
   uint32_t HeardSegment() const {
-    uint32_t id = 0;
-    EXPECT_TRUE(DecodeRetireSegment(heard_, id));
-    return id;
+    RetireSegmentMessage retired;
+    EXPECT_TRUE(Decode(heard_, retired));
+    return retired.segment;
   }
 
  private:

@@ -115,7 +115,7 @@ PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
 PyObject* Calls::MakeResponse(const Exchange& exchange, std::span<const std::byte> message,
                               bool bare_end_counts) {
   ResponseMessage response;
-  if (!DecodeCallResponse(message, response)) {
+  if (!Decode(message, response, MessageType::kCallResponse)) {
     worker_.inbox().Break("a bad response to a call");
     return RaiseModelException(worker_.inbox().why());
   }
@@ -186,7 +186,7 @@ PyObject* Calls::OnlyResponse(Exchange& exchange) {
 void Calls::Drop(std::span<const std::byte> message) {
   ResponseMessage response;
   // An answer that nobody waits for has no memory.
-  if (!DecodeCallResponse(message, response)) return;
+  if (!Decode(message, response, MessageType::kCallResponse)) return;
   for (const TensorMessage& output : response.outputs) worker_.connection().Refuse(output);
 }
 

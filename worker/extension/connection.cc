@@ -280,10 +280,10 @@ bool Connection::HandleRelease(std::span<const std::byte> message) {
 }
 
 bool Connection::HandleRetireSegment(std::span<const std::byte> message) {
-  uint32_t id = 0;
-  if (!DecodeRetireSegment(message, id)) return false;
-  segments_.Remove(id);
-  if (auto known = mapped_.extract(id)) {
+  RetireSegmentMessage retired;
+  if (!Decode(message, retired)) return false;
+  segments_.Remove(retired.segment);
+  if (auto known = mapped_.extract(retired.segment)) {
     // The driver may take its time for unmapping.
     const std::shared_ptr<CudaContext> device = known.mapped()->shared_context();
     WhenDone(device, [memory = std::move(known.mapped())] {});
@@ -297,7 +297,7 @@ void Connection::RetireDeviceSegments() {
     for (DevicePool::Gone& gone : pool->TakeGone()) {
       WhenDone(pool->context(), [memory = std::move(gone.memory)] {});
       if (announced_.erase(gone.segment) == 0) continue;
-      EncodeRetireSegment(message, gone.segment);
+      Encode(message, RetireSegmentMessage{gone.segment});
       static_cast<void>(Send(message, true));
     }
   }
@@ -308,7 +308,7 @@ void Connection::Trim() {
   std::vector<std::byte> message;
   for (uint32_t id : arena_->Trim(SteadyNowNs())) {
     if (announced_.erase(id) == 0) continue;
-    EncodeRetireSegment(message, id);
+    Encode(message, RetireSegmentMessage{id});
     static_cast<void>(Send(message, true));
   }
 }

@@ -46,7 +46,7 @@ class InboxTest : public testing::Test {
     response.request_id = call;
     response.final = final;
     Message message;
-    EncodeCallResponse(message, response);
+    Encode(message, response, MessageType::kCallResponse);
     ASSERT_TRUE(server_->Send(message).ok());
   }
   void Call(const Exchange& exchange) {
@@ -240,7 +240,7 @@ TEST_F(InboxTest, ReadinessIsAskedWhileNobodyWaits) {
 
 TEST_F(InboxTest, ASegmentThatIsGoneIsLetGoOfByAThreadThatOnlyWaits) {
   Message retired;
-  EncodeRetireSegment(retired, 7);
+  Encode(retired, RetireSegmentMessage{7});
   ASSERT_TRUE(server_->Send(retired).ok());
   Message message;
   EXPECT_EQ(inbox_->Next(message, kLong), Outcome::kAttend);
@@ -326,7 +326,7 @@ TEST_F(InboxTest, AThreadThatIsAboutToWaitCanBeSummoned) {
 TEST_F(InboxTest, AwaitingHasAnEnd) {
   EXPECT_EQ(Await(1'000'000), Outcome::kTimeout);
   Message retired;
-  EncodeRetireSegment(retired, 7);
+  Encode(retired, RetireSegmentMessage{7});
   ASSERT_TRUE(server_->Send(retired).ok());
   EXPECT_EQ(Await(), Outcome::kAttend);
   EXPECT_EQ(inbox_->TakeChores().housekeeping.size(), 1u);

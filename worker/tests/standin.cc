@@ -198,7 +198,7 @@ PyObject* Respond(PyObject*, PyObject* args) {
   }
   response.outputs = std::move(tensors.inputs);
   std::vector<std::byte> message;
-  EncodeCallResponse(message, response);
+  Encode(message, response, MessageType::kCallResponse);
   if (!Check(Get(capsule)->channel->Send(message))) return nullptr;
   Py_RETURN_NONE;
 }
@@ -543,10 +543,10 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
                            static_cast<Py_ssize_t>(release.handles.size()));
     }
     case MessageType::kRetireSegment: {
-      uint32_t id = 0;
-      if (!DecodeRetireSegment(message, id)) return Raise("bad retire");
-      standin.segments.Remove(id);
-      return Py_BuildValue("{s:s,s:I}", "type", "retire", "segment", id);
+      RetireSegmentMessage retired;
+      if (!Decode(message, retired)) return Raise("bad retire");
+      standin.segments.Remove(retired.segment);
+      return Py_BuildValue("{s:s,s:I}", "type", "retire", "segment", retired.segment);
     }
     default:
       return Raise("an unknown message");

@@ -54,9 +54,9 @@ void NativeMemory::Configure(size_t keep_bytes) {
 }
 
 bool NativeMemory::OnRetire(std::span<const std::byte> message) {
-  uint32_t id = 0;
-  if (!DecodeRetireSegment(message, id)) return false;
-  segments_.Remove(id);
+  RetireSegmentMessage retired;
+  if (!Decode(message, retired)) return false;
+  segments_.Remove(retired.segment);
   return true;
 }
 
@@ -172,7 +172,7 @@ void NativeMemory::Trim() {
   for (uint32_t id : arena_->Trim(SteadyNowNs())) {
     MutexLock lock(mutex_);
     if (announced_.erase(id) == 0) continue;
-    EncodeRetireSegment(message, id);
+    Encode(message, RetireSegmentMessage{id});
     // A failure means that the server is gone, which the thread that takes segments sees to.
     static_cast<void>(channel_.Send(message, true));
   }

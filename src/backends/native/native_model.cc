@@ -216,7 +216,7 @@ void NativeModel::ReturnRefused() {
 
 Status NativeModel::MakeResponse(const NativeExecutedMessage::Response& message,
                                  WorkerMemory::Returned& returned, InferenceResponse& response) {
-  response.status = StatusOf(message.code, message.fault, message.error);
+  response.status = StatusOf(static_cast<StatusCode>(message.code), message.fault, message.error);
   response.outputs.reserve(message.outputs.size());
   for (const TensorMessage& output : message.outputs) {
     Tensor& tensor = response.outputs.emplace_back();

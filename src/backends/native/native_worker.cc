@@ -404,7 +404,7 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
     if (status.ok()) status = Place(response, responses.size() > 1, told);
     if (status.ok()) continue;
     faults.push_back(status);
-    told.code = status.code();
+    told.code = static_cast<uint8_t>(status.code());
     told.fault = static_cast<uint8_t>(status.fault());
     told.error = faults.back().message();
   }
