@@ -749,7 +749,7 @@ class Server::Parts {
       options_.workers.isolation.first_user_id, options_.workers.isolation.last_user_id);
   Mutex support_mutex_;
   std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
-  NativeWorkers native_workers_{NativeWorkerOptions(), log_};
+  NativeWorkers native_workers_{NativeWorkerOptions()};
   std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in here
   ImageDecoder images_{ImageOptions()};
   // Null without one.

@@ -12,8 +12,7 @@ namespace braid {
 // Blocks on user code. The JSON text of the completed configuration; empty when the model completes nothing.
 // Errors: those of user code with their texts; the worker died. `metrics` are those that it may make
 // meanwhile; null for none. User code has `timeout_ns`, 0 for as long as it needs.
-Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& spawner, ChildReaper& reaper,
-                                       Logger& log, int64_t sign_in_timeout_ns, int64_t timeout_ns,
+Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& spawner, int64_t timeout_ns,
                                        CustomMetrics* metrics);
 
 }  // namespace braid

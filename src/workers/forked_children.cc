@@ -8,15 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
 #include "ipc/knock.h"
 #include "ipc/messages.h"
-#include "workers/worker_asks.h"
-#include "workers/worker_calls.h"
-#include "workers/worker_memory.h"
-#include "workers/worker_process.h"
+#include "workers/worker_conversation.h"
 
 namespace braid {
 namespace {
@@ -32,12 +28,9 @@ class ForkedChildren::Child {
   Child(ForkedChildren& owner, std::shared_ptr<Channel> channel)
       : owner_(owner),
         channel_(std::move(channel)),
-        memory_(std::make_shared<WorkerMemory>(channel_, owner.arena_)),
-        calls_(std::make_shared<WorkerCalls>(channel_, memory_, *owner.services_.catalog)) {
-    if (owner.services_.custom_metrics != nullptr) {
-      metrics_ = OpenMetrics(*owner.services_.custom_metrics, channel_);
-    }
-  }
+        conversation_(channel_, owner.arena_, owner.services_, owner.log_, [&owner](const CallMessage&) {
+          return WorkerConversation::Origin{owner.chain_, {}};
+        }) {}
   ~Child() {
     if (!thread_.joinable()) return;
     stopping_.store(true, std::memory_order_release);
@@ -57,9 +50,7 @@ class ForkedChildren::Child {
       BRAID_LOG_WARNING(owner_.log_, "a forked process of instance '{}' is heard no more: {}",
                         owner_.chain_->instance, status.message());
     }
-    metrics_.reset();
-    calls_->Abandon();
-    memory_->Abandon();
+    conversation_.Abandon();
     ended_.store(true, std::memory_order_release);
   }
 
@@ -75,7 +66,8 @@ class ForkedChildren::Child {
         case Channel::Outcome::kCorrupted:
           return InvalidArgumentError("it wrote nonsense into its channel");
         case Channel::Outcome::kTimeout:
-          if (calls_->stuck()) return InvalidArgumentError("it does not read the responses to its calls");
+          if (conversation_.stuck())
+            return InvalidArgumentError("it does not read the responses to its calls");
           // What it has sent before its end was received.
           if (gone) return OkStatus();
           gone = !Sleep();
@@ -98,49 +90,13 @@ class ForkedChildren::Child {
   }
 
   Status Handle(const std::vector<std::byte>& message) {
-    const auto malformed = [] { return InvalidArgumentError("it sent a message that cannot be read"); };
-    switch (TypeOf(message)) {
-      case MessageType::kCall: {
-        CallMessage call;
-        return Decode(message, call) ? calls_->Begin(call, owner_.chain_, nullptr, since_ns_) : malformed();
-      }
-      case MessageType::kCancelCall: {
-        CancelCallMessage cancel;
-        if (!Decode(message, cancel)) return malformed();
-        calls_->Cancel(cancel);
-        return OkStatus();
-      }
-      case MessageType::kAsk: {
-        AskMessage ask;
-        if (!Decode(message, ask)) return malformed();
-        HandleAsk(owner_.services_, ask, channel_, metrics_.get());
-        return OkStatus();
-      }
-      case MessageType::kLog: {
-        LogMessage log;
-        if (!Decode(message, log)) return malformed();
-        WriteWorkerLog(owner_.log_, log);
-        return OkStatus();
-      }
-      case MessageType::kRelease: {
-        ReleaseMessage release;
-        return Decode(message, release) ? memory_->OnRelease(release) : malformed();
-      }
-      case MessageType::kRetireSegment: {
-        RetireSegmentMessage retired;
-        return Decode(message, retired) ? memory_->OnRetire(retired.segment) : malformed();
-      }
-      default:
-        return malformed();
-    }
+    BRAID_ASSIGN_OR_RETURN(const bool handled, conversation_.Handle(message));
+    return handled ? OkStatus() : WorkerConversation::Malformed();
   }
 
   ForkedChildren& owner_;
-  const int64_t since_ns_ = SteadyNowNs();
-  const std::shared_ptr<Channel> channel_;           // shared with answers on their way
-  const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
-  const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
-  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the process refers to; the thread's once it runs
+  const std::shared_ptr<Channel> channel_;  // shared with answers on their way
+  WorkerConversation conversation_;         // the thread's once it runs
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};
   std::thread thread_;

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 
 #include "base/batch.h"
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/thread.h"
 #include "base/thread_stack.h"
-#include "workers/worker_asks.h"
 
 namespace braid {
 namespace {
 
 // The thread looks around so often when nothing happens.
 constexpr int64_t kIdleNs = kSecondNs;
-constexpr int64_t kProgressSeconds = 10;
 // Messages of a worker that are handled in one go.
 constexpr size_t kMostBatched = 16;
 
@@ -26,16 +25,14 @@ bool IsOfUserCode(MessageType type) {
 }  // namespace
 
 WorkerHost::WorkerHost(Options options, const WorkerSpec& spec, const WorkerFacts& facts,
-                       const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
-                       Arena& arena, Logger& log, WorkerUser& user)
+                       const WorkerServices& services, WorkerSpawner& spawner, Arena& arena, WorkerUser& user)
     : options_(std::move(options)),
       spec_(spec),
       facts_(facts),
       services_(services),
       spawner_(spawner),
-      reaper_(reaper),
       arena_(arena),
-      log_(log),
+      log_(spawner.support().log),
       user_(user) {}
 
 WorkerHost::~WorkerHost() { BRAID_CHECK(!thread_.joinable()); }
@@ -44,6 +41,15 @@ void WorkerHost::Start(std::function<void(Status)> on_started) {
   on_started_ = std::move(on_started);
   user_.OnDown(options_.title + " is starting");
   thread_ = StartThread(options_.thread_name.c_str(), [this] { Run(); });
+}
+
+Status WorkerHost::StartAndWait() {
+  auto started = std::make_shared<std::promise<Status>>();
+  auto result = started->get_future();
+  Start([started](Status status) { started->set_value(std::move(status)); });
+  Status status = result.get();
+  if (!status.ok()) Join();
+  return status;
 }
 
 void WorkerHost::BeginStop(int64_t deadline_ns) {
@@ -83,9 +89,14 @@ void WorkerHost::RetireSegment(uint32_t segment) {
   std::shared_ptr<WorkerMemory> memory;
   {
     MutexLock lock(mutex_);
-    memory = memory_;
+    if (conversation_) memory = conversation_->memory();
   }
   if (memory) memory->RetireOwn(segment);
+}
+
+void WorkerHost::TrimArena() {
+  if (!arena_.has_excess()) return;
+  for (uint32_t segment : arena_.Trim(SteadyNowNs())) RetireSegment(segment);
 }
 
 void WorkerHost::Describe(InstanceReport& report) const {
@@ -105,7 +116,7 @@ bool WorkerHost::stopping() const {
 Status WorkerHost::HandleKnock() {
   if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
   // Their sockets come among the worker's segments.
-  BRAID_RETURN_IF_ERROR(memory_->ReceiveSegments());
+  BRAID_RETURN_IF_ERROR(conversation_->memory()->ReceiveSegments());
   for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
     if (!forks_) {
       forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain(),
@@ -117,48 +128,12 @@ Status WorkerHost::HandleKnock() {
 }
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
-  const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
-  if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return malformed();
-  switch (TypeOf(message)) {
-    case MessageType::kRelease: {
-      ReleaseMessage release;
-      return Decode(message, release) ? memory_->OnRelease(release) : malformed();
-    }
-    case MessageType::kRetireSegment: {
-      RetireSegmentMessage retired;
-      return Decode(message, retired) ? memory_->OnRetire(retired.segment) : malformed();
-    }
-    case MessageType::kCall: {
-      CallMessage call;
-      if (!Decode(message, call)) return malformed();
-      WorkerUser::Origin origin = user_.OriginOf(call);
-      return calls_->Begin(call, std::move(origin.chain), origin.trace.get(),
-                           std::max(origin.begun_ns, started_ns_));
-    }
-    case MessageType::kCancelCall: {
-      CancelCallMessage cancel;
-      if (!Decode(message, cancel)) return malformed();
-      calls_->Cancel(cancel);
-      return OkStatus();
-    }
-    case MessageType::kLog: {
-      LogMessage log;
-      if (!Decode(message, log)) return malformed();
-      WriteWorkerLog(log_, log);
-      return OkStatus();
-    }
-    case MessageType::kAsk: {
-      AskMessage ask;
-      if (!Decode(message, ask)) return malformed();
-      HandleAsk(services_, ask, worker_->channel(), metrics_.get());
-      return OkStatus();
-    }
-    case MessageType::kFinalized:
-      finalized_ = true;
-      return OkStatus();
-    default:
-      return user_.OnMessage(message);
-  }
+  if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return WorkerConversation::Malformed();
+  BRAID_ASSIGN_OR_RETURN(const bool handled, conversation_->Handle(message));
+  if (handled) return OkStatus();
+  if (TypeOf(message) != MessageType::kFinalized) return user_.OnMessage(message);
+  finalized_ = true;
+  return OkStatus();
 }
 
 // --- The worker's life
@@ -166,26 +141,23 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 
 Status WorkerHost::StartWorker() {
   finalized_ = served_ = killed_ = asked_to_finalize_ = ended_by_force_ = false;
-  started_ns_ = SteadyNowNs();
-  BRAID_ASSIGN_OR_RETURN(auto worker,
-                         WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, reaper_, log_));
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, facts_.isolation, spawner_));
+  auto conversation =
+      std::make_unique<WorkerConversation>(worker->channel(), arena_, services_, log_,
+                                           [this](const CallMessage& call) { return user_.OriginOf(call); });
   {
     MutexLock lock(mutex_);
     end_reason_.clear();  // of an earlier one
-    memory_ = std::make_shared<WorkerMemory>(worker->channel(), arena_);
-    calls_ = std::make_shared<WorkerCalls>(worker->channel(), memory_, *services_.catalog);
+    conversation_ = std::move(conversation);
     worker_ = std::move(worker);
   }
   born_ms_.store(WallNowMs(), std::memory_order_relaxed);
   pid_.store(worker_->pid(), std::memory_order_relaxed);
-  if (services_.custom_metrics != nullptr)
-    metrics_ = OpenMetrics(*services_.custom_metrics, worker_->channel());
   const Status status = Guarded([&] {
     BRAID_RETURN_IF_ERROR(
-        worker_->AwaitSignIn(options_.sign_in_timeout_ns,
-                             [this](const std::vector<std::byte>& message) { return Handle(message); }));
+        worker_->AwaitSignIn([this](const std::vector<std::byte>& message) { return Handle(message); }));
     BRAID_ASSIGN_OR_RETURN(const auto loaded, Load());
-    return user_.OnUp({worker_->channel(), memory_}, loaded);
+    return user_.OnUp({worker_->channel(), conversation_->memory()}, loaded);
   });
   if (!status.ok()) {
     killed_ = worker_->killed_by_others();
@@ -196,39 +168,39 @@ Status WorkerHost::StartWorker() {
 }
 
 Result<WorkerProcess::Answer> WorkerHost::Load() {
-  UserCodeLimit limit(SteadyNowNs(), options_.initialize_timeout_ns);
-  const auto overdue = [&] {
-    return UnavailableError(fmt::format(
-        "{} has not been initialised within {} ms (--initialize-timeout-ms, INITIALIZE_TIMEOUT_MS)",
-        options_.title, options_.initialize_timeout_ns / kMillisecondNs));
-  };
-  int64_t next_report = kProgressSeconds;
-  const auto still_loading = [&](int64_t elapsed_ns) -> Result<int64_t> {
-    if (const int64_t seconds = elapsed_ns / kSecondNs; seconds >= next_report) {
-      next_report += kProgressSeconds;
-      std::string text = fmt::format("{} has been initialising for {} s", options_.title, seconds);
-      BRAID_LOG_INFO(log_, "{}", text);
-      MutexLock lock(mutex_);
-      progress_ = std::move(text);
-    }
-    if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
-    const int64_t now = SteadyNowNs();
-    if (limit.Passes(now)) {
-      BRAID_LOG_ERROR(log_, "{}; its stacks follow", overdue().message());
-      worker_->WriteStacks();
-    }
-    if (limit.over(now)) return overdue();
-    MutexLock lock(mutex_);
-    if (stopping_ && now >= stop_deadline_ns_)
-      return UnavailableError("the server stopped while " + options_.title + " was initialising");
-    return limit.next_ns() - now;
-  };
-  Result<WorkerProcess::Answer> loaded = worker_->Load(
+  const WorkerProcess::LoadWatch watch{
+      .who = options_.title,
+      .doing = "initialising",
+      .done = "been initialised",
+      .timeout_ns = options_.initialize_timeout_ns,
+      .look = [this](const std::string& progress) -> Status {
+        if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
+        MutexLock lock(mutex_);
+        if (!progress.empty()) progress_ = progress;
+        if (stopping_ && SteadyNowNs() >= stop_deadline_ns_)
+          return UnavailableError("the server stopped while " + options_.title + " was initialising");
+        return OkStatus();
+      }};
+  return worker_->Load(
       options_.mode, facts_, spec_, [this](const std::vector<std::byte>& message) { return Handle(message); },
-      still_loading);
-  // The limit holds, even if the code came back while its stacks were written.
-  if (loaded.ok() && limit.passed()) return overdue();
-  return loaded;
+      watch);
+}
+
+int64_t WorkerHost::WatchStuck(int64_t now_ns, int64_t next_ns, bool stuck,
+                               const std::function<std::string()>& text) {
+  if (stuck && !stuck_.passed()) {
+    stuck_ = UserCodeLimit::PassedAt(now_ns);
+    if (options_.counters != nullptr) options_.counters->execute_timeouts.fetch_add(1);
+    BRAID_LOG_ERROR(log_, "{}; its stacks follow", text());
+    worker_->WriteStacks();
+  } else if (stuck && stuck_.over(now_ns)) {
+    stuck_ = {};
+    End(text());
+  } else if (!stuck && stuck_.passed()) {
+    stuck_ = {};
+    BRAID_LOG_INFO(log_, "{} has come back from what its time was up for", options_.title);
+  }
+  return std::max(std::min(next_ns, stuck_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
 }
 
 int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
@@ -291,7 +263,7 @@ std::string WorkerHost::Serve() {
       Status handled = Guarded([this] { return HandleKnock(); });
       if (!handled.ok()) return handled.message();
     }
-    if (calls_->stuck()) return "it does not read the responses to its calls";
+    if (conversation_->stuck()) return "it does not read the responses to its calls";
     const bool dead = worker_->dead();
     Channel::Outcome outcome = worker_->channel()->Receive(message, dead ? 0 : timeout);
     {
@@ -311,17 +283,15 @@ std::string WorkerHost::Serve() {
 void WorkerHost::BuryWorker(const std::string& reason) {
   pid_.store(0, std::memory_order_relaxed);
   user_.OnDead();
-  metrics_.reset();
-  // Calls first: what their responses would lend has no taker any more.
+  stuck_ = {};
   forks_.reset();
-  calls_->Abandon();
-  memory_->Abandon();
+  conversation_->Abandon();
   {
     std::unique_ptr<WorkerProcess> gone;
+    std::unique_ptr<WorkerConversation> ended;
     MutexLock lock(mutex_);
     gone = std::move(worker_);
-    memory_.reset();
-    calls_.reset();
+    ended = std::move(conversation_);
   }
   user_.OnGone(reason);
 }

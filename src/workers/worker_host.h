@@ -22,8 +22,7 @@
 #include "workers/forked_children.h"
 #include "workers/restart_pauses.h"
 #include "workers/user_code_limit.h"
-#include "workers/worker_calls.h"
-#include "workers/worker_memory.h"
+#include "workers/worker_conversation.h"
 #include "workers/worker_process.h"
 #include "workers/worker_services.h"
 
@@ -53,13 +52,8 @@ class WorkerUser {
   virtual int64_t OnRound(int64_t now_ns) = 0;
   // About each second.
   virtual void OnIdle() = 0;
-  // What a call of the worker's is made for. `chain` must not be null.
-  struct Origin {
-    std::shared_ptr<const CallChain> chain;
-    std::shared_ptr<RequestTrace> trace;  // may be null
-    int64_t begun_ns = 0;                 // when the execution began that it is made for; 0: not known
-  };
-  virtual Origin OriginOf(const CallMessage& call) = 0;
+  // What a call of the worker's is made for.
+  virtual WorkerConversation::Origin OriginOf(const CallMessage& call) = 0;
   // Of the calls of forked processes.
   virtual std::shared_ptr<const CallChain> ForkedChain() = 0;
 
@@ -75,24 +69,25 @@ class WorkerHost {
     // Name it in the log and in reasons, e.g. "instance 'm_0'" and "instance".
     std::string title;
     std::string noun;
-    // Bounds the time from the start of the process to its first message.
-    int64_t sign_in_timeout_ns = 0;
     // Those of user code's own start, and of its end within the deadline of BeginStop(); 0: not bounded.
     int64_t initialize_timeout_ns = 0;
     int64_t finalize_timeout_ns = 0;
     // Whether there is user code in it that may call servables, ask the server, and fork; else it must not.
     bool runs_user_code = true;
+    // Shared with who reads it; null where nothing is counted.
+    std::shared_ptr<WorkerCounters::Row> counters = nullptr;
   };
 
   // All references outlive the host.
   WorkerHost(Options options, const WorkerSpec& spec, const WorkerFacts& facts,
-             const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper, Arena& arena,
-             Logger& log, WorkerUser& user);
+             const WorkerServices& services, WorkerSpawner& spawner, Arena& arena, WorkerUser& user);
   ~WorkerHost();
 
   // Starts the thread; `on_started` is called once on it: when the worker is up, or with what kept it from
   // that (the host is then over).
   void Start(std::function<void(Status)> on_started);
+  // Likewise, and blocks until then. When it fails, the thread has ended too.
+  Status StartAndWait();
   // Asks the worker to finalize and to end; returns at once. At `deadline_ns` it is killed.
   void BeginStop(int64_t deadline_ns);
   // Waits for the end of the worker and of the thread. REQUIRES: BeginStop() was called, or Start() has
@@ -103,14 +98,18 @@ class WorkerHost {
   void Wake();
   // Ends the worker as one that has broken the rules: `reason` goes on from "It was ended because". Any thread.
   void End(std::string reason);
-  // Has the stacks of the worker written to the log. The host's thread, between OnUp() and OnDead().
-  void WriteStacks() { worker_->WriteStacks(); }
+  // Watches user code whose time may be up: `stuck` while the worker is in such code. Its stacks are logged at once, and a
+  // moment later the worker is ended, for which `text` says why. Returns when to look again, at `next_ns` at the latest.
+  // From within OnRound(), while a worker is up.
+  int64_t WatchStuck(int64_t now_ns, int64_t next_ns, bool stuck, const std::function<std::string()>& text);
   // The worker has done some work: it will be started again at once. From within OnMessage().
   void NoteServed() { served_ = true; }
   // What the host waits for while it starts, for progress reports. Any thread.
   std::string Progress() const;
   // A segment of the arena is gone. Any thread.
   void RetireSegment(uint32_t segment);
+  // Gives idle memory of the arena back to the system, which only this host uses.
+  void TrimArena();
   // The worker as it is now: process, start, restarts. Any thread.
   void Describe(InstanceReport& report) const;
 
@@ -144,25 +143,21 @@ class WorkerHost {
   const WorkerFacts& facts_;
   const WorkerServices& services_;
   WorkerSpawner& spawner_;
-  ChildReaper& reaper_;
   Arena& arena_;
   Logger& log_;
   WorkerUser& user_;
   std::function<void(Status)> on_started_;
   std::thread thread_;
 
-  // Owned by the thread; `worker_` and `memory_` are changed with mutex_ held, so that others may look at
-  // them with mutex_ held.
+  // Owned by the thread; both are changed with mutex_ held, so that others may look at them with mutex_ held.
   std::unique_ptr<WorkerProcess> worker_;
-  std::shared_ptr<WorkerMemory> memory_;             // shared with the buffers that the worker lends
-  std::shared_ptr<WorkerCalls> calls_;               // shared with the calls that have not ended
-  std::unique_ptr<ForkedChildren> forks_;            // made with the first
-  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the worker refers to
-  int64_t started_ns_ = 0;
+  std::unique_ptr<WorkerConversation> conversation_;
+  std::unique_ptr<ForkedChildren> forks_;  // made with the first
   bool finalized_ = false;
   bool asked_to_finalize_ = false;
   bool ended_by_force_ = false;
   UserCodeLimit finalizing_;
+  UserCodeLimit stuck_;
   bool served_ = false;
   bool killed_ = false;  // the last worker that could not be started, by somebody else
 

@@ -7,11 +7,13 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "workers/user_code_limit.h"
 
 namespace braid {
 namespace {
 
 constexpr int64_t kLookAroundNs = kSecondNs;
+constexpr int64_t kProgressNs = 10 * kSecondNs;
 constexpr int64_t kLastWordsNs = 200'000'000;
 // After SIGRTMIN; braid_worker/main.py knows it too.
 constexpr int kStacksSignal = 6;
@@ -31,11 +33,11 @@ uint64_t OomKills() {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log)
+WorkerProcess::WorkerProcess(std::string name, WorkerSpawner& spawner)
     : name_(std::move(name)),
-      verbose_errors_(verbose_errors),
-      reaper_(reaper),
-      log_(log),
+      spawner_(spawner),
+      reaper_(*spawner.support().reaper),
+      log_(spawner.support().log),
       oom_kills_before_(OomKills()),
       fate_(std::make_shared<Fate>()) {}
 
@@ -45,25 +47,24 @@ WorkerProcess::~WorkerProcess() {
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name,
                                                             const WorkerIsolation& isolation,
-                                                            WorkerSpawner& spawner, ChildReaper& reaper,
-                                                            Logger& log) {
-  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner.verbose_errors(), reaper, log));
+                                                            WorkerSpawner& spawner) {
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner));
   const WorkerStart start = spawner.StartOf(isolation);
-  Status started = worker->Spawn(spawner, start, isolation);
+  Status started = worker->Spawn(start, isolation);
   if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
-    BRAID_LOG_WARNING(log, "{}; instance '{}' is started in an interpreter of its own", started.message(),
-                      name);
-    started = worker->Spawn(spawner, WorkerStart::kFresh, isolation);
+    BRAID_LOG_WARNING(worker->log_, "{}; instance '{}' is started in an interpreter of its own",
+                      started.message(), name);
+    started = worker->Spawn(WorkerStart::kFresh, isolation);
   }
   BRAID_RETURN_IF_ERROR(started);
   return worker;
 }
 
-Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation) {
+Status WorkerProcess::Spawn(WorkerStart how, const WorkerIsolation& isolation) {
   // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
   Channel::WorkerEnd worker_end;
   Channel::Options options;
-  options.imports = std::make_shared<SegmentBudget>(spawner.segments());
+  options.imports = std::make_shared<SegmentBudget>(spawner_.segments());
   BRAID_ASSIGN_OR_RETURN(channel_, Channel::CreateServerEnd(options, worker_end));
   auto on_exit = [fate = fate_, channel = channel_](ExitCause cause) {
     {
@@ -75,7 +76,7 @@ Status WorkerProcess::Spawn(WorkerSpawner& spawner, WorkerStart how, const Worke
     channel->Interrupt();
   };
   BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
-                         spawner.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
+                         spawner_.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
   pid_ = process.pid;
   place_ = std::move(process.place);
   readable_ = std::move(process.readable);
@@ -137,7 +138,7 @@ WorkerProcess::Death WorkerProcess::DescribeDeath(const std::string& broken_rule
     const std::string last = output_->LastErrorLine(kLastWordsNs);
     if (!last.empty()) logged += "; last line of stderr: " + last;
   }
-  return {logged, verbose_errors_ ? logged : text};
+  return {logged, spawner_.verbose_errors() ? logged : text};
 }
 
 Status WorkerProcess::Died(const std::string& broken_rule) const {
@@ -146,8 +147,8 @@ Status WorkerProcess::Died(const std::string& broken_rule) const {
   return InternalError(death.told);
 }
 
-Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other) {
-  const int64_t deadline = SteadyNowNs() + timeout_ns;
+Status WorkerProcess::AwaitSignIn(const OtherMessage& other) {
+  const int64_t deadline = SteadyNowNs() + spawner_.timeout_ns();
   std::vector<std::byte> message;
   while (true) {
     const bool dead_now = dead();
@@ -161,7 +162,7 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
     }
     if (dead_now) return Died("");
     if (SteadyNowNs() >= deadline) {
-      return Died("it did not sign in within " + std::to_string(timeout_ns / kSecondNs) +
+      return Died("it did not sign in within " + std::to_string(spawner_.timeout_ns() / kSecondNs) +
                   " seconds (--backend-config=python,stub-timeout-seconds)");
     }
   }
@@ -169,7 +170,7 @@ Status WorkerProcess::AwaitSignIn(int64_t timeout_ns, const OtherMessage& other)
 
 Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFacts& facts,
                                                   const WorkerSpec& spec, const OtherMessage& other,
-                                                  const StillLoading& still_loading) {
+                                                  const LoadWatch& watch) {
   const std::string device = std::to_string(spec.device_id);
   LoadMessage load;
   load.mode = mode;
@@ -186,18 +187,37 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFac
   load.arena_keep_bytes = facts.arena_keep_bytes;
   load.device_pools = facts.device_pools;
   load.pinned_pool_bytes = facts.pinned_pool_bytes;
-  load.verbose_errors = verbose_errors_;
+  load.verbose_errors = spawner_.verbose_errors();
   load.keeps_sequences = facts.keeps_sequences;
   std::vector<std::byte> message;
   Encode(message, load);
   BRAID_RETURN_IF_ERROR(channel_->Send(message));
   const int64_t start = SteadyNowNs();
+  int64_t next_report_ns = start + kProgressNs;
+  UserCodeLimit limit(start, watch.timeout_ns);
+  const auto overdue = [&] {
+    return UnavailableError(
+        fmt::format("{} has not {} within {} ms (--initialize-timeout-ms, INITIALIZE_TIMEOUT_MS)", watch.who,
+                    watch.done, watch.timeout_ns / kMillisecondNs));
+  };
   while (true) {
     const bool dead_now = dead();
     int64_t wait_ns = 0;
     if (!dead_now) {
-      BRAID_ASSIGN_OR_RETURN(wait_ns, still_loading(SteadyNowNs() - start));
-      wait_ns = std::clamp(wait_ns, int64_t{0}, kLookAroundNs);
+      const int64_t now = SteadyNowNs();
+      std::string progress;
+      if (now >= next_report_ns) {
+        next_report_ns += kProgressNs;
+        progress = fmt::format("{} has been {} for {} s", watch.who, watch.doing, (now - start) / kSecondNs);
+        BRAID_LOG_INFO(log_, "{}", progress);
+      }
+      BRAID_RETURN_IF_ERROR(watch.look(progress));
+      if (limit.Passes(now)) {
+        BRAID_LOG_ERROR(log_, "{}; its stacks follow", overdue().message());
+        WriteStacks();
+      }
+      if (limit.over(now)) return overdue();
+      wait_ns = std::clamp(limit.next_ns() - now, int64_t{0}, kLookAroundNs);
     }
     const auto outcome = channel_->Receive(message, wait_ns);
     if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
@@ -209,17 +229,13 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFac
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Died("its answer cannot be read");
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
+      // The limit holds, even if the code came back while its stacks were written.
+      if (limit.passed()) return overdue();
       return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
                     loaded.wants_sessions, loaded.saves_sequences};
     }
     if (dead_now) return Died("");
   }
-}
-
-void WriteWorkerLog(Logger& log, const LogMessage& message) {
-  const auto level =
-      static_cast<LogLevel>(std::min<uint8_t>(message.level, static_cast<uint8_t>(LogLevel::kVerbose)));
-  log.WriteLines(level, message.file, static_cast<int>(message.line), message.text);
 }
 
 }  // namespace braid

@@ -47,22 +47,18 @@ struct WorkerSpec {
 class WorkerProcess {
  public:
   // Starts the process; blocks until it exists. What fails because the warm interpreter was lost on the way
-  // is tried once more, without it. The references outlive the worker.
+  // is tried once more, without it. `spawner` and its support outlive the worker.
   static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name,
                                                       const WorkerIsolation& isolation,
-                                                      WorkerSpawner& spawner, ChildReaper& reaper,
-                                                      Logger& log);
+                                                      WorkerSpawner& spawner);
   // Kills what still runs.
   ~WorkerProcess();
 
   // Handles a message that is not part of the start, e.g. a log line. Errors: the worker broke the rules.
   using OtherMessage = std::function<Status(const std::vector<std::byte>&)>;
-  // Asked now and then with the time that loading has taken; returns how long it may be until it is asked again.
-  // An error gives up.
-  using StillLoading = std::function<Result<int64_t>(int64_t elapsed_ns)>;
 
-  // Waits for the worker's first message. Errors: it died, or took longer than `timeout_ns`.
-  Status AwaitSignIn(int64_t timeout_ns, const OtherMessage& other);
+  // Waits for the worker's first message. Errors: it died, or took longer than WorkerSpawner::timeout_ns().
+  Status AwaitSignIn(const OtherMessage& other);
   // What the worker says once its model is loaded.
   struct Answer {
     std::string completed_config;  // of kAutoComplete, if any
@@ -71,10 +67,20 @@ class WorkerProcess {
     bool saves_sequences = false;
   };
 
-  // Has the model imported and, by `mode`, initialised or completed. Waits as long as user code needs.
-  // Errors: those of user code with their texts; the worker died.
+  // How long user code may take to load, and how that is told: "{who} has been {doing} for 10 s", "{who} has not
+  // {done} within 500 ms".
+  struct LoadWatch {
+    std::string who;
+    std::string_view doing;
+    std::string_view done;
+    int64_t timeout_ns = 0;  // 0: as long as it needs
+    // Called at least once a second, with a text every ten seconds. An error gives up.
+    std::function<Status(const std::string& progress)> look;
+  };
+  // Has the model imported and, by `mode`, initialised or completed. When the time is up its stacks are logged.
+  // Errors: those of user code with their texts; the worker died; UNAVAILABLE: the time was up.
   Result<Answer> Load(LoadMode mode, const WorkerFacts& facts, const WorkerSpec& spec,
-                      const OtherMessage& other, const StillLoading& still_loading);
+                      const OtherMessage& other, const LoadWatch& watch);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   pid_t pid() const { return pid_; }
@@ -109,12 +115,12 @@ class WorkerProcess {
   bool OutOfMemory() const;
   // Logs the death of a worker that was never up; returns it for clients.
   Status Died(const std::string& broken_rule) const;
-  WorkerProcess(std::string name, bool verbose_errors, ChildReaper& reaper, Logger& log);
+  WorkerProcess(std::string name, WorkerSpawner& spawner);
   // Errors: as WorkerSpawner::Spawn().
-  Status Spawn(WorkerSpawner& spawner, WorkerStart how, const WorkerIsolation& isolation);
+  Status Spawn(WorkerStart how, const WorkerIsolation& isolation);
 
   const std::string name_;
-  const bool verbose_errors_;
+  WorkerSpawner& spawner_;
   ChildReaper& reaper_;
   Logger& log_;
   const uint64_t oom_kills_before_;
@@ -125,8 +131,5 @@ class WorkerProcess {
   std::shared_ptr<const void> readable_;  // see WorkerSpawner::Worker
   pid_t pid_ = 0;
 };
-
-// Writes a line of user code's Logger to the server's log.
-void WriteWorkerLog(Logger& log, const LogMessage& message);
 
 }  // namespace braid

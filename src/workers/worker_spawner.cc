@@ -46,8 +46,8 @@ std::vector<std::string> Variables(const char* const* variables) {
 
 }  // namespace
 
-WorkerSpawner::WorkerSpawner(Options options, ChildReaper& reaper, OutputPump& pump, Logger& log)
-    : options_(std::move(options)), reaper_(reaper), pump_(pump), log_(log) {}
+WorkerSpawner::WorkerSpawner(Options options, WorkerSupport& support)
+    : options_(std::move(options)), support_(support), reaper_(*support.reaper), log_(support.log) {}
 
 WorkerSpawner::~WorkerSpawner() {
   {
@@ -238,7 +238,7 @@ Status WorkerSpawner::StartZygote() {
   }
   if (!keeper_.joinable()) keeper_ = StartThread("brd-warm", [this] { KeepWarm(); });
   theirs.Reset();
-  auto output = pump_.Add("python", std::move(pipes.read_output), std::move(pipes.read_error));
+  auto output = support_.pump->Add("python", std::move(pipes.read_output), std::move(pipes.read_error));
   if (!output.ok()) return ZygoteLost(output.status().message());
   zygote_output_ = *std::move(output);
   pipes.write_output.Reset();
@@ -363,8 +363,8 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
     }
   }
   BRAID_ASSIGN_OR_RETURN(worker.output,
-                         pump_.Add(name, std::move(pipes.read_output), std::move(pipes.read_error),
-                                   std::string(LogAbout::Model())));
+                         support_.pump->Add(name, std::move(pipes.read_output), std::move(pipes.read_error),
+                                            std::string(LogAbout::Model())));
   return worker;
 }
 

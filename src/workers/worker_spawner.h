@@ -30,9 +30,8 @@
 #include "isolation/user_ids.h"
 #include "isolation/worker_cgroup.h"
 #include "isolation/worker_isolation.h"
-#include "workers/child_reaper.h"
-#include "workers/output_pump.h"
 #include "workers/worker_limits.h"
+#include "workers/worker_support.h"
 
 namespace braid {
 
@@ -60,18 +59,20 @@ class WorkerSpawner {
     std::string temporary_directory = "/tmp";
     // What each worker may have the server map; for who makes its channel.
     SegmentBudget::Limits segments = {};
-    // How long an interpreter may take to come up.
+    // How long a process may take to come up: from its start to its first message.
     int64_t timeout_ns = 30'000'000'000;
     // Errors say all that is known, also what is for the operator alone.
     bool verbose_errors = false;
   };
 
-  // `reaper`, `pump` and `log` outlive the spawner.
-  WorkerSpawner(Options options, ChildReaper& reaper, OutputPump& pump, Logger& log);
+  // `support` outlives the spawner.
+  WorkerSpawner(Options options, WorkerSupport& support);
   // Ends the zygote; workers live on.
   ~WorkerSpawner();
 
+  WorkerSupport& support() { return support_; }
   bool verbose_errors() const { return options_.verbose_errors; }
+  int64_t timeout_ns() const { return options_.timeout_ns; }
 
   // What a worker has to itself, until it is dead.
   struct Place {
@@ -134,8 +135,8 @@ class WorkerSpawner {
   void KeepWarm();
 
   const Options options_;
+  WorkerSupport& support_;
   ChildReaper& reaper_;
-  OutputPump& pump_;
   Logger& log_;
 
   // What the reaper tells the keeper; shared with the zygotes that have not ended, which may do so later than

@@ -56,19 +56,17 @@ class WorkerSpawnerTest : public ::testing::Test {
     WorkerSpawner::Options options;
     options.python = Setting("BRAID_TEST_PYTHON", test_places::kPython);
     options.worker_directory = Setting("BRAID_TEST_WORKER", test_places::kPythonWorker);
+    options.timeout_ns = kPatienceNs;
     return options;
   }
-  Result<std::unique_ptr<WorkerProcess>> Start() {
-    return WorkerProcess::Start("m_0", {}, spawner_, *reaper_, log_);
-  }
+  Result<std::unique_ptr<WorkerProcess>> Start() { return WorkerProcess::Start("m_0", {}, spawner_); }
   static Status SignIn(WorkerProcess& worker) {
-    return worker.AwaitSignIn(kPatienceNs, [](const std::vector<std::byte>&) { return OkStatus(); });
+    return worker.AwaitSignIn([](const std::vector<std::byte>&) { return OkStatus(); });
   }
 
   Logger log_;
-  std::unique_ptr<ChildReaper> reaper_ = ChildReaper::Create().value();
-  std::unique_ptr<OutputPump> pump_ = OutputPump::Create(log_).value();
-  WorkerSpawner spawner_{Options(), *reaper_, *pump_, log_};
+  std::shared_ptr<WorkerSupport> support_ = WorkerSupport::Create(log_).value();
+  WorkerSpawner spawner_{Options(), *support_};
 };
 
 TEST_F(WorkerSpawnerTest, AZygoteThatDiesTakesNoWorkerWithItAndIsReplacedInAdvance) {

@@ -14,12 +14,14 @@ namespace braid {
 struct WorkerSupport {
   // Starts the threads of its parts. `log` outlives it.
   static Result<std::shared_ptr<WorkerSupport>> Create(Logger& log) {
-    auto support = std::make_shared<WorkerSupport>();
+    auto support = std::make_shared<WorkerSupport>(log);
     BRAID_ASSIGN_OR_RETURN(support->reaper, ChildReaper::Create());
     BRAID_ASSIGN_OR_RETURN(support->pump, OutputPump::Create(log));
     return support;
   }
+  explicit WorkerSupport(Logger& to) : log(to) {}
 
+  Logger& log;
   SegmentIds segment_ids;  // tensors go from backend to backend
   // In the order in which they depend on one another.
   std::unique_ptr<ChildReaper> reaper;

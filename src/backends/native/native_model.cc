@@ -1,25 +1,16 @@
 #include "backends/native/native_model.h"
 
-#include <poll.h>
-
 #include <algorithm>
-#include <future>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/guard.h"
 
 namespace braid {
 namespace {
 
 // For a model that was loaded and is not wanted.
 constexpr int64_t kStopUnusedNs = 10'000'000'000;
-
-// Whether the worker has ended, though that may not be known yet.
-bool IsGone(const Channel& channel) {
-  pollfd socket{channel.socket(), 0, 0};
-  return poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0;
-}
 
 bool IsUnwanted(const Execution& execution) {
   return std::all_of(execution.requests.begin(), execution.requests.end(),
@@ -40,32 +31,27 @@ InstanceReport NativeInstance::report() const {
   return report;
 }
 
-NativeModel::NativeModel(WorkerFacts facts, const Ground& ground, std::shared_ptr<const void> files)
-    : name_(facts.model_name),
+NativeModel::NativeModel(WorkerFacts facts, const WorkerServices& services, WorkerSpawner& spawner,
+                         const Arena::Options& arena, std::shared_ptr<const void> files)
+    : ExecutionsInFlight(true),
+      name_(facts.model_name),
       spec_{.name = name_, .kind = "CPU"},
       facts_(std::move(facts)),
       files_(std::move(files)),
-      arena_(ground.segment_ids, ground.arena),
+      arena_(spawner.support().segment_ids, arena),
       host_({.mode = LoadMode::kInstance,
              .thread_name = "brd-native",
              .title = "the native worker of model '" + name_ + "'",
              .noun = "worker",
-             .sign_in_timeout_ns = ground.sign_in_timeout_ns,
              .runs_user_code = false},
-            spec_, facts_, ground.services, ground.spawner, ground.reaper, arena_, ground.log, *this) {}
+            spec_, facts_, services, spawner, arena_, *this) {}
 
 NativeModel::~NativeModel() {
   if (loaded_) Stop(SteadyNowNs() + kStopUnusedNs);
 }
 
 Result<NativeAnswer> NativeModel::Load() {
-  auto started = std::make_shared<std::promise<Status>>();
-  auto result = started->get_future();
-  host_.Start([started](Status status) { started->set_value(std::move(status)); });
-  if (Status status = result.get(); !status.ok()) {
-    host_.Join();
-    return status;
-  }
+  BRAID_RETURN_IF_ERROR(host_.StartAndWait());
   loaded_ = true;
   // Written by the host's thread before it has said that it started; by that alone.
   return DecodeAnswer(first_answer_);
@@ -85,14 +71,11 @@ std::vector<Instance*> NativeModel::instances() {
 }
 
 Status NativeModel::Start(ExecutionListener& listener, const std::function<void(const std::string&)>&) {
-  Status status;
-  {
-    MutexLock lock(mutex_);
-    listener_ = &listener;
-    if (!accepting_) status = UnavailableError(reason_);
-  }
-  if (!status.ok()) Stop(SteadyNowNs() + kStopUnusedNs);
-  return status;
+  listener_ = &listener;
+  const auto reason = NotReadyReason();
+  if (!reason) return OkStatus();
+  Stop(SteadyNowNs() + kStopUnusedNs);
+  return UnavailableError(*reason);
 }
 
 void NativeModel::Stop(int64_t deadline_ns) {
@@ -103,16 +86,14 @@ void NativeModel::Stop(int64_t deadline_ns) {
 }
 
 Readiness NativeModel::readiness() const {
-  MutexLock lock(mutex_);
-  return {accepting_, reason_};
+  const auto reason = NotReadyReason();
+  return {!reason, reason.value_or("")};
 }
 
 void NativeModel::Describe(const NativeInstance& instance, InstanceReport& report) const {
-  {
-    MutexLock lock(mutex_);
-    report.ready = accepting_;
-    report.reason = reason_;
-  }
+  const Readiness now = readiness();
+  report.ready = now.ready;
+  report.reason = now.reason;
   // The worker is told of once, so that its memory is not counted for each instance.
   if (instance.index() == 0) host_.Describe(report);
 }
@@ -131,10 +112,10 @@ InstanceReport NativeModel::report() const {
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
 
-Status NativeModel::Send(const NativeInstance& instance, const Execution& execution, uint64_t id) {
+Status NativeModel::Send(const Running& running, const Execution& execution) {
   WorkerMemory::Loan loan(*link_.memory);
-  outgoing_.execution_id = id;
-  outgoing_.instance = instance.index();
+  outgoing_.execution_id = running.id;
+  outgoing_.instance = static_cast<const NativeInstance*>(running.instance)->index();
   outgoing_.rows = execution.rows;
   outgoing_.requests.resize(execution.requests.size());
   for (size_t i = 0; i < execution.requests.size(); ++i) {
@@ -160,55 +141,10 @@ Status NativeModel::Send(const NativeInstance& instance, const Execution& execut
 }
 
 void NativeModel::Execute(NativeInstance& instance, std::unique_ptr<Execution> execution) {
-  const PatientAllocation patience;
-  {
-    MutexLock lock(mutex_);
-    Running running{&instance, std::move(execution)};
-    Status refused;
-    if (IsUnwanted(*running.execution)) {
-      refused = CancelledError("Request cancelled before model '" + name_ + "' ran it");
-    } else if (accepting_) {
-      const uint64_t id = next_execution_id_;
-      refused = Send(instance, *running.execution, id);
-      if (refused.ok()) {
-        ++next_execution_id_;
-        running_.emplace(id, std::move(running));
-        return;
-      }
-      if (IsGone(*link_.channel)) refused = OkStatus();
-    }
-    refused_.push_back({std::move(running), std::move(refused)});
-  }
-  host_.Wake();
-}
-
-void NativeModel::ReturnRefused() {
-  std::vector<Refused> refused;
-  ExecutionListener* listener = nullptr;
-  {
-    MutexLock lock(mutex_);
-    refused.swap(refused_);
-    listener = listener_;
-  }
-  for (Refused& one : refused) {
-    NativeInstance& instance = *one.running.instance;
-    if (one.status.ok()) {
-      std::vector<std::unique_ptr<Execution>> unstarted;
-      unstarted.push_back(std::move(one.running.execution));
-      listener->OnUnstarted(instance, std::move(unstarted));
-      continue;
-    }
-    const Execution& execution = *one.running.execution;
-    const int64_t now = SteadyNowNs();
-    const ExecutionTimes times{execution.compute_start_ns, now, now, now};
-    listener->OnExecuted(instance, execution.rows, execution.requests.size(), times);
-    for (const auto& request : execution.requests) {
-      InferenceResponse response;
-      response.status = one.status;
-      listener->OnResponse(instance, *request, std::move(response), true, times);
-    }
-    listener->OnDelivered(instance);
-  }
+  Status refused;
+  if (IsUnwanted(*execution))
+    refused = CancelledError("Request cancelled before model '" + name_ + "' ran it");
+  if (!Hand(instance, std::move(execution), std::move(refused))) host_.Wake();
 }
 
 // --- Responses out
@@ -234,46 +170,37 @@ Status NativeModel::MakeResponse(const NativeExecutedMessage::Response& message,
 }
 
 Status NativeModel::HandleExecuted(const NativeExecutedMessage& message) {
-  const int64_t now = SteadyNowNs();
-  Running running;
-  ExecutionListener* listener = nullptr;
-  {
-    MutexLock lock(mutex_);
-    const auto found = running_.find(message.execution_id);
-    if (found == running_.end())
-      return InvalidArgumentError("the worker returns from an execution that it does not run");
-    if (found->second.execution->requests.size() != message.responses.size())
-      return InvalidArgumentError("the worker does not answer as many requests as it was asked");
-    running = std::move(found->second);
-    running_.erase(found);
-    listener = listener_;
-  }
-  Execution& execution = *running.execution;
   std::vector<InferenceResponse> responses(message.responses.size());
   WorkerMemory::Returned returned;
-  Status made;
-  for (size_t i = 0; i < responses.size() && made.ok(); ++i)
-    made = MakeResponse(message.responses[i], returned, responses[i]);
-  if (made.ok() && !message.released.empty()) made = link_.memory->OnRelease({message.released});
-  if (!made.ok()) {
-    // The worker is about to be ended, and this with what else it has.
-    MutexLock lock(mutex_);
-    running_.emplace(message.execution_id, std::move(running));
-    return made;
-  }
+  for (size_t i = 0; i < responses.size(); ++i)
+    BRAID_RETURN_IF_ERROR(MakeResponse(message.responses[i], returned, responses[i]));
+  if (!message.released.empty()) BRAID_RETURN_IF_ERROR(link_.memory->OnRelease({message.released}));
   ExecutionTimes times;
-  times.compute_start_ns = execution.compute_start_ns;
-  times.input_end_ns = std::clamp(message.input_end_ns, times.compute_start_ns, now);
-  times.infer_end_ns = std::clamp(message.infer_end_ns, times.input_end_ns, now);
-  times.output_end_ns = now;
-  host_.NoteServed();
-  running.instance->CountExecution();
-  listener->OnExecuted(*running.instance, execution.rows, execution.requests.size(), times);
-  for (size_t i = 0; i < responses.size(); ++i) {
-    listener->OnResponse(*running.instance, *execution.requests[i], std::move(responses[i]), true, times);
-    execution.requests[i] = nullptr;
+  Running running;
+  std::vector<std::unique_ptr<InferenceRequest>> requests;
+  {
+    MutexLock lock(mutex_);
+    const auto found = std::find_if(running_.begin(), running_.end(),
+                                    [&](const Running& each) { return each.id == message.execution_id; });
+    if (found != running_.end() && found->slots.size() != responses.size())
+      return InvalidArgumentError("the worker does not answer as many requests as it was asked");
+    BRAID_ASSIGN_OR_RETURN(
+        running, TakeReturned(message.execution_id, message.input_end_ns, message.infer_end_ns, times));
+    for (const uint32_t slot : running.slots) {
+      requests.push_back(std::move(slots_[slot].request));
+      FreeSlot(slot);
+    }
   }
-  listener->OnDelivered(*running.instance);
+  host_.NoteServed();
+  auto& instance = static_cast<NativeInstance&>(*running.instance);
+  instance.CountExecution();
+  listener().OnExecuted(instance, running.rows, requests.size(), times);
+  for (size_t i = 0; i < responses.size(); ++i) {
+    listener().OnResponse(instance, *requests[i], std::move(responses[i]), true, times);
+    requests[i] = nullptr;
+  }
+  listener().OnDelivered(instance);
+  delivering_.store(false, std::memory_order_release);
   return OkStatus();
 }
 
@@ -281,9 +208,8 @@ Status NativeModel::OnMessage(const std::vector<std::byte>& message) {
   NativeExecutedMessage executed;
   // One that has not loaded its model has nothing to answer.
   if (link_.channel == nullptr || TypeOf(message) != MessageType::kNativeExecuted ||
-      !Decode(message, executed)) {
-    return InvalidArgumentError("the worker sent a message that cannot be read");
-  }
+      !Decode(message, executed))
+    return WorkerConversation::Malformed();
   return HandleExecuted(executed);
 }
 
@@ -298,74 +224,16 @@ Status NativeModel::OnUp(const WorkerLink& link, const WorkerProcess::Answer& lo
     return FailedPreconditionError("the files of model '" + name_ +
                                    "' are not those any more that it was loaded from; load it anew");
   }
-  {
-    MutexLock lock(mutex_);
-    link_ = link;
-    next_execution_id_ = 1;
-    accepting_ = true;
-    reason_.clear();
-  }
-  TellAvailable(true);
-  return OkStatus();
-}
-
-void NativeModel::OnDown(const std::string& reason) {
-  MutexLock lock(mutex_);
-  accepting_ = false;
-  reason_ = reason;
+  return ExecutionsInFlight::OnUp(link, loaded);
 }
 
 void NativeModel::TellAvailable(bool available) {
-  ExecutionListener* listener = nullptr;
-  {
-    MutexLock lock(mutex_);
-    listener = listener_;
-  }
-  if (std::exchange(available_, available) == available || listener == nullptr) return;
-  for (auto& instance : instances_) listener->OnAvailability(*instance, available);
-}
-
-void NativeModel::OnDead() {
-  TellAvailable(false);
-  if (link_.channel == nullptr) return;
-  const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
-  WorkerLink gone;
-  MutexLock lock(mutex_);
-  for (auto& [id, running] : running_) (id <= begun ? failed_ : unstarted_).push_back(std::move(running));
-  running_.clear();
-  std::swap(gone, link_);
-}
-
-void NativeModel::OnGone(const std::string& reason) {
-  ExecutionListener* listener = nullptr;
-  {
-    MutexLock lock(mutex_);
-    listener = listener_;
-  }
-  const int64_t now = SteadyNowNs();
-  for (Running& running : std::exchange(failed_, {})) {
-    for (const auto& request : running.execution->requests) {
-      InferenceResponse response;
-      response.status = InternalError(reason);
-      const ExecutionTimes times{request->queue_start_ns, now, now, now};
-      listener->OnResponse(*running.instance, *request, std::move(response), true, times);
-    }
-  }
-  for (Running& running : std::exchange(unstarted_, {})) {
-    std::vector<std::unique_ptr<Execution>> unstarted;
-    unstarted.push_back(std::move(running.execution));
-    listener->OnUnstarted(*running.instance, std::move(unstarted));
-  }
+  for (auto& instance : instances_) listener().OnAvailability(*instance, available);
 }
 
 int64_t NativeModel::OnRound(int64_t) {
-  ReturnRefused();
+  TellRefused();
   return INT64_MAX;
-}
-
-void NativeModel::OnIdle() {
-  if (!arena_.has_excess()) return;
-  for (uint32_t segment : arena_.Trim(SteadyNowNs())) host_.RetireSegment(segment);
 }
 
 }  // namespace braid

@@ -18,7 +18,7 @@ std::string FolderOf(const std::string& file) { return fs::path(file).parent_pat
 
 }  // namespace
 
-NativeWorkers::NativeWorkers(Options options, Logger& log) : options_(std::move(options)), log_(log) {
+NativeWorkers::NativeWorkers(Options options) : options_(std::move(options)) {
   BRAID_CHECK(options_.services != nullptr);
 }
 
@@ -38,8 +38,7 @@ Result<NativeWorkers::Shared*> NativeWorkers::Get() {
   spawner.temporary_directory = options_.temporary_directory;
   spawner.timeout_ns = options_.sign_in_timeout_ns;
   spawner.verbose_errors = options_.services->catalog->error_texts().verbose();
-  shared_.spawner = std::make_unique<WorkerSpawner>(std::move(spawner), *shared_.support->reaper,
-                                                    *shared_.support->pump, log_);
+  shared_.spawner = std::make_unique<WorkerSpawner>(std::move(spawner), *shared_.support);
   return &shared_;
 }
 
@@ -84,9 +83,7 @@ Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTa
 Result<NativeAnswer> NativeWorkers::Do(const std::string& name, const NativeTask& task) {
   BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
   BRAID_ASSIGN_OR_RETURN(const WorkerFacts facts, Facts(name, task));
-  BRAID_ASSIGN_OR_RETURN(const std::string text,
-                         AutoCompleteConfig(facts, *shared->spawner, *shared->support->reaper, log_,
-                                            options_.sign_in_timeout_ns, 0, nullptr));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, AutoCompleteConfig(facts, *shared->spawner, 0, nullptr));
   BRAID_ASSIGN_OR_RETURN(NativeAnswer answer, DecodeAnswer(text));
   BRAID_RETURN_IF_ERROR(answer.status);
   return answer;
@@ -96,10 +93,8 @@ Result<std::unique_ptr<NativeModel>> NativeWorkers::MakeModel(const std::string&
                                                               std::shared_ptr<const void> files) {
   BRAID_ASSIGN_OR_RETURN(Shared* const shared, Get());
   BRAID_ASSIGN_OR_RETURN(WorkerFacts facts, Facts(name, task));
-  const NativeModel::Ground ground{
-      *shared->spawner, *shared->support->reaper,   shared->support->segment_ids, *options_.services, log_,
-      options_.arena,   options_.sign_in_timeout_ns};
-  return std::make_unique<NativeModel>(std::move(facts), ground, std::move(files));
+  return std::make_unique<NativeModel>(std::move(facts), *options_.services, *shared->spawner, options_.arena,
+                                       std::move(files));
 }
 
 }  // namespace braid

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backends/native/native_model.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "isolation/isolation_options.h"
 #include "isolation/user_ids.h"
@@ -41,8 +40,8 @@ class NativeWorkers {
     std::function<Result<std::shared_ptr<WorkerSupport>>()> support = {};
   };
 
-  // `log` outlives this, and this outlives the workers and all buffers of theirs.
-  NativeWorkers(Options options, Logger& log);
+  // Outlives the workers and all buffers of theirs.
+  explicit NativeWorkers(Options options);
   ~NativeWorkers();
 
   const Options& options() const { return options_; }
@@ -64,7 +63,6 @@ class NativeWorkers {
   Result<WorkerFacts> Facts(const std::string& name, const NativeTask& task) const;
 
   const Options options_;
-  Logger& log_;
   Mutex mutex_;
   Shared shared_ BRAID_GUARDED_BY(mutex_);
 };

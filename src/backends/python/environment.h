@@ -18,10 +18,10 @@ namespace braid {
 
 class PythonEnvironment final : public ModelPreparation {
  public:
-  // `files`: what the environment was unpacked into, if it was. The references outlive the environment.
+  // `files`: what the environment was unpacked into, if it was. `support` outlives the environment.
   PythonEnvironment(WorkerSpawner::Options options, std::shared_ptr<TemporaryFolder> files,
-                    ChildReaper& reaper, OutputPump& pump, Logger& log)
-      : files_(std::move(files)), spawner_(std::move(options), reaper, pump, log) {}
+                    WorkerSupport& support)
+      : files_(std::move(files)), spawner_(std::move(options), support) {}
 
   WorkerSpawner& spawner() { return spawner_; }
 

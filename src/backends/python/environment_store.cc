@@ -51,8 +51,8 @@ std::string StateOfFolder(const fs::path& folder) {
 
 }  // namespace
 
-EnvironmentStore::EnvironmentStore(Options options, ChildReaper& reaper, OutputPump& pump, Logger& log)
-    : options_(std::move(options)), reaper_(reaper), pump_(pump), log_(log) {
+EnvironmentStore::EnvironmentStore(Options options, WorkerSupport& support)
+    : options_(std::move(options)), support_(support), log_(support.log) {
   TemporaryFolder::RemoveAbandoned(options_.temporary_directory, kFolderPrefix);
 }
 
@@ -129,8 +129,8 @@ EnvironmentStore::Value EnvironmentStore::Unpack(const std::string& path, int ar
   };
   const UnpackLimits limits{.max_bytes = options_.max_bytes, .max_bytes_option = options_.max_bytes_option};
   auto unpacked = options_.unpack_program.empty() ? UnpackArchive(archive_fd, files->path(), limits, report)
-                                                  : UnpackApart(options_.unpack_program, reaper_, archive_fd,
-                                                                files->path(), limits, report);
+                                                  : UnpackApart(options_.unpack_program, *support_.reaper,
+                                                                archive_fd, files->path(), limits, report);
   if (!unpacked.ok()) return unpacked.status().WithPrefix("environment archive '" + path + "': ");
   BRAID_LOG_INFO(log_, "unpacked environment '{}': {} files, {:.1f} MiB, in {:.1f} s", path,
                  unpacked->entries, static_cast<double>(unpacked->bytes) / kMiB,
@@ -145,7 +145,7 @@ EnvironmentStore::Value EnvironmentStore::Make(const std::string& folder,
   WorkerSpawner::Options spawner = options_.spawner;
   BRAID_ASSIGN_OR_RETURN(spawner.python, FindInterpreter(folder));
   spawner.environment = EnvironmentVariables(environ, folder);
-  return std::make_shared<PythonEnvironment>(std::move(spawner), std::move(files), reaper_, pump_, log_);
+  return std::make_shared<PythonEnvironment>(std::move(spawner), std::move(files), support_);
 }
 
 }  // namespace braid

@@ -27,8 +27,8 @@ class EnvironmentStore {
     std::string max_bytes_option;
   };
 
-  // Removes what killed servers have left. The references outlive the store and its environments.
-  EnvironmentStore(Options options, ChildReaper& reaper, OutputPump& pump, Logger& log);
+  // Removes what killed servers have left. `support` outlives the store and its environments.
+  EnvironmentStore(Options options, WorkerSupport& support);
 
   // The environment at an absolute path. Blocks while an archive is unpacked, by this thread or by another;
   // `progress` is told of it about each second. Errors: INTERNAL, with a text that names path and fault.
@@ -48,8 +48,7 @@ class EnvironmentStore {
   Status CheckRunning() const;
 
   const Options options_;
-  ChildReaper& reaper_;
-  OutputPump& pump_;
+  WorkerSupport& support_;
   Logger& log_;
   std::atomic<bool> stopping_ = false;
   SharedBuilds<PythonEnvironment> environments_;

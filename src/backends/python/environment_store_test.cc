@@ -31,7 +31,7 @@ class EnvironmentStoreTest : public ::testing::Test {
     options.temporary_directory = temporary_;
     options.max_bytes = 1000;
     options.max_bytes_option = "--max";
-    store_ = std::make_unique<EnvironmentStore>(options, *reaper_, *pump_, log_);
+    store_ = std::make_unique<EnvironmentStore>(options, *support_);
   }
 
   // Without a program of its own: the reaper would take its end away from whoever waits for it.
@@ -67,8 +67,7 @@ class EnvironmentStoreTest : public ::testing::Test {
   testing::ScratchFolder scratch_;
   const std::string temporary_ = scratch_ / "tmp";
   Logger log_;
-  std::unique_ptr<ChildReaper> reaper_ = std::move(ChildReaper::Create()).value();
-  std::unique_ptr<OutputPump> pump_ = std::move(OutputPump::Create(log_)).value();
+  std::shared_ptr<WorkerSupport> support_ = WorkerSupport::Create(log_).value();
   std::unique_ptr<EnvironmentStore> store_;
 };
 

@@ -1,9 +1,6 @@
 #include "backends/python/node_worker.h"
 
-#include <future>
-
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/json.h"
 
 namespace braid {
@@ -20,15 +17,15 @@ WorkerFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpe
   return facts;
 }
 
-WorkerHost::Options HostOptions(const std::string& graph_name, int64_t sign_in_timeout_ns,
-                                const ModelBounds& bounds) {
+WorkerHost::Options HostOptions(const std::string& graph_name, const ModelBounds& bounds,
+                                WorkerCounters* counters) {
   return {.mode = LoadMode::kNodes,
           .thread_name = "brd-nodes",
           .title = "the Python worker of graph '" + graph_name + "'",
           .noun = "worker",
-          .sign_in_timeout_ns = sign_in_timeout_ns,
           .initialize_timeout_ns = bounds.initialize_timeout_ns(),
-          .finalize_timeout_ns = bounds.finalize_timeout_ns()};
+          .finalize_timeout_ns = bounds.finalize_timeout_ns(),
+          .counters = counters == nullptr ? nullptr : counters->Add({graph_name, "1", graph_name})};
 }
 
 }  // namespace
@@ -48,25 +45,19 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
-                       const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
-                       ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns,
-                       const ModelBounds& bounds)
+                       WorkerIsolation isolation, const Arena::Options& arena, const WorkerServices& services,
+                       std::shared_ptr<PythonEnvironment> environment, const ModelBounds& bounds)
     : node_count_(nodes.size()),
-      log_(log),
       execute_timeout_ns_(bounds.execute_timeout_ns()),
-      counters_(services.worker_counters == nullptr
-                    ? nullptr
-                    : services.worker_counters->Add({graph_name, "1", graph_name})),
       spec_{.name = graph_name, .kind = "CPU"},
       facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation))),
       // Not the graph's own name: user code may call its graph again and come to an end.
       chain_(std::make_shared<CallChain>(
           CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),
       environment_(std::move(environment)),
-      arena_(ids, arena),
-      host_(HostOptions(graph_name, sign_in_timeout_ns, bounds), spec_, facts_, services,
-            environment_->spawner(), reaper, arena_, log, *this) {
+      arena_(environment_->spawner().support().segment_ids, arena),
+      host_(HostOptions(graph_name, bounds, services.worker_counters), spec_, facts_, services,
+            environment_->spawner(), arena_, *this) {
   calls_.SetTimeLimit(execute_timeout_ns_,
                       fmt::format("execute() of a Python node of graph '{}' has given no answer for {} ms "
                                   "(--execute-timeout-ms)",
@@ -75,14 +66,7 @@ NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNo
 
 NodeWorker::~NodeWorker() = default;
 
-Status NodeWorker::Start() {
-  auto started = std::make_shared<std::promise<Status>>();
-  auto result = started->get_future();
-  host_.Start([started](Status status) { started->set_value(std::move(status)); });
-  Status status = result.get();
-  if (!status.ok()) host_.Join();
-  return status;
-}
+Status NodeWorker::Start() { return host_.StartAndWait(); }
 
 void NodeWorker::Stop(int64_t deadline_ns) {
   host_.BeginStop(deadline_ns);
@@ -110,7 +94,6 @@ std::vector<InstanceReport> NodeWorker::instances() const {
 
 Status NodeWorker::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   next_watch_ns_ = 0;
-  overdue_ = {};
   calls_.Open(link, loaded.wants_sessions);
   return OkStatus();
 }
@@ -119,27 +102,15 @@ int64_t NodeWorker::OnRound(int64_t now_ns) {
   if (execute_timeout_ns_ == 0) return INT64_MAX;
   if (now_ns < next_watch_ns_) return next_watch_ns_;
   next_watch_ns_ = calls_.Expire(now_ns);
-  const bool stuck = calls_.stuck();
-  if (stuck && !overdue_.passed()) {
-    overdue_ = UserCodeLimit::PassedAt(now_ns);
-    if (counters_ != nullptr) counters_->execute_timeouts.fetch_add(1);
-    BRAID_LOG_ERROR(log_, "{}; the stacks of the worker follow", calls_.overdue_text());
-    host_.WriteStacks();
-  } else if (stuck && overdue_.over(now_ns)) {
-    overdue_ = {};
-    host_.End(calls_.overdue_text());
-  } else if (!stuck && overdue_.passed()) {
-    overdue_ = {};
-  }
   next_watch_ns_ =
-      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
+      host_.WatchStuck(now_ns, next_watch_ns_, calls_.stuck(), [this] { return calls_.overdue_text(); });
   return next_watch_ns_;
 }
 
 Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
   NodeStepMessage step;
   if (TypeOf(message) != MessageType::kNodeStep || !Decode(message, step))
-    return InvalidArgumentError("the worker sent a message that cannot be read");
+    return WorkerConversation::Malformed();
   BRAID_RETURN_IF_ERROR(calls_.OnStep(step));
   host_.NoteServed();
   return OkStatus();
@@ -147,18 +118,13 @@ Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
 
 // Whoever waits for the run waits for the call, too. It is user code's call, though, which may end what would
 // otherwise go in a circle: the second parent tells it from a link that a graph has made by itself.
-WorkerUser::Origin NodeWorker::OriginOf(const CallMessage& call) {
+WorkerConversation::Origin NodeWorker::OriginOf(const CallMessage& call) {
   auto waiting = calls_.ChainOf(call.blocked_execution);
   if (waiting == nullptr) return {chain_, nullptr, 0};
   auto chain = std::make_shared<CallChain>(*chain_);
   chain->blocked_instance = waiting->blocked_instance;
   chain->parents = {std::move(waiting), chain_};
   return {std::move(chain), nullptr, 0};
-}
-
-void NodeWorker::OnIdle() {
-  if (!arena_.has_excess()) return;
-  for (uint32_t segment : arena_.Trim(SteadyNowNs())) host_.RetireSegment(segment);
 }
 
 }  // namespace braid

@@ -14,7 +14,6 @@
 #include "backends/python/python_nodes.h"
 #include "ipc/arena.h"
 #include "serving/structure.h"
-#include "workers/user_code_limit.h"
 #include "workers/worker_host.h"
 
 namespace braid {
@@ -23,9 +22,8 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
  public:
   // The references outlive the worker and all its buffers.
   NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-             WorkerIsolation isolation, SegmentIds& ids, const Arena::Options& arena,
-             const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
-             ChildReaper& reaper, Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds);
+             WorkerIsolation isolation, const Arena::Options& arena, const WorkerServices& services,
+             std::shared_ptr<PythonEnvironment> environment, const ModelBounds& bounds);
   // REQUIRES: Start() has failed, or Stop() was called.
   ~NodeWorker() override;
 
@@ -52,15 +50,12 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   void OnGone(const std::string& reason) override { calls_.Fail(reason); }
   Status OnMessage(const std::vector<std::byte>& message) override;
   int64_t OnRound(int64_t now_ns) override;
-  void OnIdle() override;
-  Origin OriginOf(const CallMessage& call) override;
+  void OnIdle() override { host_.TrimArena(); }
+  WorkerConversation::Origin OriginOf(const CallMessage& call) override;
   std::shared_ptr<const CallChain> ForkedChain() override { return chain_; }
 
   const size_t node_count_;
-  Logger& log_;
   const int64_t execute_timeout_ns_;  // 0: none
-  // Shared with who reads it; null where nothing is counted.
-  const std::shared_ptr<WorkerCounters::Row> counters_;
   const WorkerSpec spec_;
   const WorkerFacts facts_;
   // Of calls by user code that no request from elsewhere waits for.
@@ -71,7 +66,6 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   NodeCalls calls_;
   // The host's thread's own.
   int64_t next_watch_ns_ = 0;
-  UserCodeLimit overdue_;                // of what is overdue now
   std::atomic<uint64_t> executions_{0};  // that were handed over
   WorkerHost host_;
 };

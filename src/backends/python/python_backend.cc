@@ -97,18 +97,14 @@ PythonBackend::PythonBackend(Options options, Logger& log)
       user_ids_(options_.user_ids != nullptr ? options_.user_ids
                                              : std::make_shared<UserIds>(options_.isolation.first_user_id,
                                                                          options_.isolation.last_user_id)),
-      segment_ids_(options_.support->segment_ids),
-      reaper_(options_.support->reaper.get()),
-      pump_(options_.support->pump.get()),
-      default_environment_(
-          std::make_shared<PythonEnvironment>(SpawnerOptions(), nullptr, *reaper_, *pump_, log_)),
+      default_environment_(std::make_shared<PythonEnvironment>(SpawnerOptions(), nullptr, *options_.support)),
       environments_(
           {.spawner = SpawnerOptions(),
            .temporary_directory = options_.temporary_directory,
            .unpack_program = options_.isolation.level == IsolationLevel::kNone ? "" : options_.program,
            .max_bytes = options_.environment_max_bytes,
            .max_bytes_option = "--environment-max-bytes"},
-          *reaper_, *pump_, log_) {}
+          *options_.support) {}
 
 PythonBackend::~PythonBackend() = default;
 
@@ -145,11 +141,9 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
   BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, config));
   const WorkerFacts facts = Facts(location, config, 0, std::move(isolation));
-  BRAID_ASSIGN_OR_RETURN(
-      std::string json,
-      AutoCompleteConfig(facts, EnvironmentOf(location).spawner(), *reaper_, log_,
-                         options_.stub_timeout_seconds * 1'000'000'000, bounds.initialize_timeout_ns(),
-                         options_.services->custom_metrics));
+  BRAID_ASSIGN_OR_RETURN(std::string json, AutoCompleteConfig(facts, EnvironmentOf(location).spawner(),
+                                                              bounds.initialize_timeout_ns(),
+                                                              options_.services->custom_metrics));
   if (json.empty()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(config, ConfigFromJson(json));
   return OkStatus();
@@ -185,9 +179,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   facts.keeps_sequences = options_.keep_sequences && config->has_sequence_batching() &&
                           !config->sequence_batching().iterative_sequence();
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
-      std::move(kept), std::move(facts), std::move(instances), segment_ids_, ArenaOptions(),
-      *options_.services, std::move(environment), *reaper_, memory_limits_, log_,
-      options_.stub_timeout_seconds * 1'000'000'000, bounds, device_tensors));
+      std::move(kept), std::move(facts), instances, ArenaOptions(), *options_.services,
+      std::move(environment), memory_limits_, bounds, device_tensors));
 }
 
 Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
@@ -216,9 +209,8 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, IsolationOf(options_.isolation, graph_name, ""));
   isolation.gpus = true;  // nodes say nothing of devices
   for (const PythonNodeSpec& node : nodes) AddFolder(FolderOf(node.handler_path), isolation);
-  auto worker = std::make_unique<NodeWorker>(
-      graph_name, nodes, std::move(isolation), segment_ids_, ArenaOptions(), *options_.services,
-      default_environment_, *reaper_, log_, options_.stub_timeout_seconds * 1'000'000'000, options_.bounds);
+  auto worker = std::make_unique<NodeWorker>(graph_name, nodes, std::move(isolation), ArenaOptions(),
+                                             *options_.services, default_environment_, options_.bounds);
   BRAID_RETURN_IF_ERROR(worker->Start());
   return std::unique_ptr<PythonNodes>(std::move(worker));
 }

@@ -92,9 +92,6 @@ class PythonBackend final : public Backend {
   Logger& log_;
   const std::shared_ptr<UserIds> user_ids_;  // shared with the workers that are such users
   // In the order in which they depend on one another.
-  SegmentIds& segment_ids_;
-  ChildReaper* const reaper_;
-  OutputPump* const pump_;
   MemoryLimits memory_limits_;
   const std::shared_ptr<PythonEnvironment> default_environment_;  // shared with the models in it
   EnvironmentStore environments_;

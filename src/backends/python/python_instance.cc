@@ -19,29 +19,26 @@ bool Placed(const InferenceRequest& request, const std::vector<Tensor>& outputs)
   });
 }
 
-uint64_t RequestName(uint32_t slot, uint32_t generation) { return uint64_t{generation} << 32 | slot; }
-
 }  // namespace
 
-PythonInstance::PythonInstance(Instance& known_as, WorkerSpec spec, const WorkerFacts& facts,
-                               const WorkerServices& services, WorkerSpawner& spawner, ChildReaper& reaper,
-                               Arena& arena, Logger& log, int64_t sign_in_timeout_ns,
-                               const ModelBounds& bounds, std::shared_ptr<WorkerCounters::Row> counters)
-    : known_as_(known_as),
+PythonInstance::PythonInstance(WorkerSpec spec, const WorkerFacts& facts, const WorkerServices& services,
+                               WorkerSpawner& spawner, Arena& arena, const ModelBounds& bounds,
+                               std::shared_ptr<WorkerCounters::Row> counters, std::optional<Owner> owner)
+    : ExecutionsInFlight(false),
       spec_(std::move(spec)),
       facts_(facts),
-      log_(log),
+      owner_(std::move(owner)),
+      known_as_(owner_ ? owner_->known_as : *this),
       execute_timeout_ns_(bounds.execute_timeout_ns()),
-      counters_(std::move(counters)),
       readiness_hook_(spec_.name),
       host_({.mode = LoadMode::kInstance,
              .thread_name = "brd-py",
              .title = "instance '" + spec_.name + "'",
              .noun = "instance",
-             .sign_in_timeout_ns = sign_in_timeout_ns,
              .initialize_timeout_ns = bounds.initialize_timeout_ns(),
-             .finalize_timeout_ns = bounds.finalize_timeout_ns()},
-            spec_, facts_, services, spawner, reaper, arena, log, *this) {}
+             .finalize_timeout_ns = bounds.finalize_timeout_ns(),
+             .counters = std::move(counters)},
+            spec_, facts_, services, spawner, arena, *this) {}
 
 PythonInstance::~PythonInstance() = default;
 
@@ -52,25 +49,14 @@ void PythonInstance::Start(ExecutionListener& listener, std::function<void(Statu
   host_.Start(std::move(on_started));
 }
 
-void PythonInstance::BeginStop(int64_t deadline_ns) { host_.BeginStop(deadline_ns); }
-
-void PythonInstance::Join() { host_.Join(); }
-
 bool PythonInstance::returned() const {
   MutexLock lock(mutex_);
-  return running_.empty() && refused_.empty() && !delivering_.load(std::memory_order_acquire);
+  return ExecutionsInFlight::returned();
 }
 
 bool PythonInstance::answered() const {
   MutexLock lock(mutex_);
-  return running_.empty() && refused_.empty() && !delivering_.load(std::memory_order_acquire) &&
-         free_slots_.size() == slots_.size();
-}
-
-std::optional<std::string> PythonInstance::NotReadyReason() const {
-  MutexLock lock(mutex_);
-  if (accepting_) return std::nullopt;
-  return reason_;
+  return ExecutionsInFlight::answered();
 }
 
 void PythonInstance::CheckReadiness(std::function<void(Readiness)> done) {
@@ -93,44 +79,25 @@ InstanceReport PythonInstance::report() const {
   return report;
 }
 
-std::string PythonInstance::Progress() const { return host_.Progress(); }
-
-void PythonInstance::RetireSegment(uint32_t segment) { host_.RetireSegment(segment); }
-
 // --- Requests in
 // -----------------------------------------------------------------------------------------------------
 
-uint32_t PythonInstance::TakeSlot() {
-  if (free_slots_.empty()) {
-    slots_.emplace_back();
-    return static_cast<uint32_t>(slots_.size() - 1);
-  }
-  const uint32_t slot = free_slots_.back();
-  free_slots_.pop_back();
-  return slot;
+void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
+  if (!Hand(known_as_, std::move(execution))) host_.Wake();
 }
 
-void PythonInstance::FreeSlot(uint32_t slot) {
-  slots_[slot].request = nullptr;
-  slots_[slot].given_up = false;
-  slots_[slot].progress_ns = 0;
-  ++slots_[slot].generation;
-  free_slots_.push_back(slot);
-}
-
-Status PythonInstance::Send(const Execution& execution, uint64_t execution_id,
-                            const std::vector<uint32_t>& slots) {
+Status PythonInstance::Send(const Running& running, const Execution& execution) {
   ChannelHeader& header = link_.channel->header();
   WorkerMemory::Loan loan(*link_.memory);
-  outgoing_.execution_id = execution_id;
+  outgoing_.execution_id = running.id;
   outgoing_.requests.resize(execution.requests.size());
   std::vector<std::string> parameter_texts(execution.requests.size());
   std::vector<std::string> trace_contexts;
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
     RequestMessage& message = outgoing_.requests[i];
-    const uint32_t slot = slots[i];
-    message.id = RequestName(slot, slots_[slot].generation);
+    const uint32_t slot = running.slots[i];
+    message.id = NameOf(slot);
     message.request_id = request.id;
     if (const auto* number = std::get_if<uint64_t>(&request.correlation_id)) {
       message.correlation_id = *number;
@@ -177,71 +144,6 @@ Status PythonInstance::Send(const Execution& execution, uint64_t execution_id,
   return OkStatus();
 }
 
-void PythonInstance::Execute(std::unique_ptr<Execution> execution) {
-  const PatientAllocation patience;
-  {
-    MutexLock lock(mutex_);
-    if (accepting_) {
-      Running running;
-      running.id = next_execution_id_;
-      running.rows = execution->rows;
-      running.requests = execution->requests.size();
-      running.compute_start_ns = execution->compute_start_ns;
-      running.slots.reserve(execution->requests.size());
-      for (size_t i = 0; i < execution->requests.size(); ++i) running.slots.push_back(TakeSlot());
-      Status sent = Send(*execution, running.id, running.slots);
-      if (sent.ok()) {
-        ++next_execution_id_;
-        for (size_t i = 0; i < execution->requests.size(); ++i) {
-          Slot& slot = slots_[running.slots[i]];
-          slot.request = std::move(execution->requests[i]);
-          slot.execution_id = running.id;
-          slot.times = ExecutionTimes{};
-        }
-        if (execute_timeout_ns_ > 0 && running_.empty()) front_since_ns_ = SteadyNowNs();
-        running_.push_back(std::move(running));
-        return;
-      }
-      for (uint32_t slot : running.slots) FreeSlot(slot);
-      for (const auto& request : execution->requests) {
-        if (request->cancellation) request->cancellation->ClearListener();
-      }
-      refused_.push_back({std::move(execution), std::move(sent)});
-    } else {
-      refused_.push_back({std::move(execution), OkStatus()});
-    }
-  }
-  host_.Wake();
-}
-
-void PythonInstance::ReturnRefused() {
-  std::vector<Refused> refused;
-  {
-    MutexLock lock(mutex_);
-    if (refused_.empty()) return;
-    delivering_.store(true, std::memory_order_release);
-    refused.swap(refused_);
-  }
-  for (Refused& one : refused) {
-    if (one.status.ok()) {
-      std::vector<std::unique_ptr<Execution>> unstarted;
-      unstarted.push_back(std::move(one.execution));
-      listener_->OnUnstarted(known_as_, std::move(unstarted));
-      continue;
-    }
-    const int64_t now = SteadyNowNs();
-    const ExecutionTimes times{one.execution->compute_start_ns, now, now, now};
-    listener_->OnExecuted(known_as_, one.execution->rows, one.execution->requests.size(), times);
-    for (auto& request : one.execution->requests) {
-      InferenceResponse response;
-      response.status = one.status;
-      listener_->OnResponse(known_as_, *request, std::move(response), true, times);
-    }
-    listener_->OnDelivered(known_as_);
-  }
-  delivering_.store(false, std::memory_order_release);
-}
-
 // --- Responses out
 // ---------------------------------------------------------------------------------------------------
 
@@ -272,30 +174,28 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     BRAID_RETURN_IF_ERROR(MakeResponse(message, returned, response.emplace()));
   }
   const auto index = static_cast<uint32_t>(message.request_id);
-  const auto generation = static_cast<uint32_t>(message.request_id >> 32);
   std::unique_ptr<InferenceRequest> ended;
   InferenceRequest* request = nullptr;
   ExecutionTimes times;
   {
     MutexLock lock(mutex_);
-    if (!Has(index, generation))
-      return InvalidArgumentError("the worker answers a request that it does not have");
-    Slot& slot = slots_[index];
-    if (slot.given_up) {
+    Slot* const slot = Find(message.request_id);
+    if (slot == nullptr) return InvalidArgumentError("the worker answers a request that it does not have");
+    if (slot->given_up) {
       if (message.final) FreeSlot(index);
       return OkStatus();
     }
-    request = slot.request.get();
+    request = slot->request.get();
     if (response && !Placed(*request, response->outputs))
       return InvalidArgumentError("the worker leaves an output on a GPU that is not wanted there");
-    times = slot.times;
+    times = slot->times;
     host_.NoteServed();
     if (execute_timeout_ns_ > 0) {
-      slot.progress_ns = SteadyNowNs();
-      if (!running_.empty() && running_.front().id == slot.execution_id) front_since_ns_ = slot.progress_ns;
+      slot->progress_ns = SteadyNowNs();
+      if (!running_.empty() && running_.front().id == slot->execution_id) front_since_ns_ = slot->progress_ns;
     }
     if (message.final) {
-      ended = std::move(slot.request);
+      ended = std::move(slot->request);
       FreeSlot(index);
     }
   }
@@ -305,67 +205,45 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     times = {request->queue_start_ns, request->queue_start_ns, now, now};
   }
   if (ended && ended->cancellation) ended->cancellation->ClearListener();
-  listener_->OnResponse(known_as_, *request, std::move(response), message.final, times);
+  listener().OnResponse(known_as_, *request, std::move(response), message.final, times);
   return OkStatus();
 }
 
 Status PythonInstance::HandleExecuted(const ExecutedMessage& message) {
-  const int64_t now = SteadyNowNs();
   ExecutionTimes times;
   Running running;
   {
     MutexLock lock(mutex_);
-    if (running_.empty() || running_.front().id != message.execution_id) {
-      return InvalidArgumentError("the worker returns from an execution that it does not run");
-    }
-    delivering_.store(true, std::memory_order_release);
-    running = std::move(running_.front());
-    running_.pop_front();
-    host_.NoteServed();
-    executions_.fetch_add(1, std::memory_order_relaxed);
-    times.compute_start_ns = running.compute_start_ns;
-    times.input_end_ns = std::clamp(message.input_end_ns, times.compute_start_ns, now);
-    times.infer_end_ns = std::clamp(message.infer_end_ns, times.input_end_ns, now);
-    times.output_end_ns = now;
-    for (uint32_t index : running.slots) {
-      Slot& slot = slots_[index];
-      if (!slot.request || slot.execution_id != running.id) continue;
-      slot.times = times;
-      if (slot.progress_ns == 0) slot.progress_ns = front_since_ns_;
-    }
-    front_since_ns_ = now;
+    BRAID_ASSIGN_OR_RETURN(
+        running, TakeReturned(message.execution_id, message.input_end_ns, message.infer_end_ns, times));
   }
-  listener_->OnExecuted(known_as_, running.rows, running.requests, times);
+  host_.NoteServed();
+  executions_.fetch_add(1, std::memory_order_relaxed);
+  listener().OnExecuted(known_as_, running.rows, running.slots.size(), times);
   WorkerMemory::Returned returned;
   for (const ResponseMessage& response : message.responses)
     BRAID_RETURN_IF_ERROR(HandleResponse(response, returned));
   for (uint64_t id : message.rescheduled) {
     BRAID_ASSIGN_OR_RETURN(auto request, TakeBack(id));
-    if (request != nullptr) listener_->OnRescheduled(known_as_, std::move(request));
+    if (request != nullptr) listener().OnRescheduled(known_as_, std::move(request));
   }
-  listener_->OnDelivered(known_as_);
+  listener().OnDelivered(known_as_);
   delivering_.store(false, std::memory_order_release);
   return OkStatus();
 }
 
 Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) {
-  const auto index = static_cast<uint32_t>(id);
-  const auto generation = static_cast<uint32_t>(id >> 32);
   std::unique_ptr<InferenceRequest> request;
   {
     MutexLock lock(mutex_);
-    if (!Has(index, generation))
+    Slot* const slot = Find(id);
+    if (slot == nullptr)
       return InvalidArgumentError("the worker reschedules a request that it does not have");
-    request = std::move(slots_[index].request);
-    FreeSlot(index);
+    request = std::move(slot->request);
+    FreeSlot(static_cast<uint32_t>(id));
   }
   if (request != nullptr && request->cancellation) request->cancellation->ClearListener();
   return request;
-}
-
-bool PythonInstance::Has(uint32_t slot, uint32_t generation) const {
-  return slot < slots_.size() && slots_[slot].generation == generation &&
-         (slots_[slot].request != nullptr || slots_[slot].given_up);
 }
 
 // --- The limit of executions
@@ -428,27 +306,14 @@ int64_t PythonInstance::WatchExecutions(int64_t now_ns) {
     next_watch_ns_ = TakeOverdue(now_ns, overdue);
     stuck = Stuck();
   }
-  if (stuck && !overdue_.passed()) {
-    overdue_ = UserCodeLimit::PassedAt(now_ns);
-    if (counters_ != nullptr) counters_->execute_timeouts.fetch_add(1);
-    BRAID_LOG_ERROR(log_, "{}; its stacks follow", OverdueText());
-    host_.WriteStacks();
-  } else if (stuck && overdue_.over(now_ns)) {
-    overdue_ = {};
-    host_.End(OverdueText());
-  } else if (!stuck && overdue_.passed()) {
-    overdue_ = {};
-    BRAID_LOG_INFO(log_, "instance '{}' has come back from what its time was up for", spec_.name);
-  }
+  next_watch_ns_ = host_.WatchStuck(now_ns, next_watch_ns_, stuck, [this] { return OverdueText(); });
   for (const auto& request : overdue) {
     if (request->cancellation) request->cancellation->ClearListener();
     InferenceResponse response;
     response.status = UnavailableError(OverdueText());
     const ExecutionTimes times{request->queue_start_ns, request->queue_start_ns, now_ns, now_ns};
-    listener_->OnResponse(known_as_, *request, std::move(response), true, times);
+    listener().OnResponse(known_as_, *request, std::move(response), true, times);
   }
-  next_watch_ns_ =
-      std::max(std::min(next_watch_ns_, overdue_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
   return next_watch_ns_;
 }
 
@@ -489,19 +354,16 @@ std::shared_ptr<const CallChain> PythonInstance::BlockingChain(const Blocked& bl
   return chain;
 }
 
-WorkerUser::Origin PythonInstance::OriginOf(const CallMessage& call) {
+WorkerConversation::Origin PythonInstance::OriginOf(const CallMessage& call) {
   makes_calls_.store(true, std::memory_order_relaxed);
-  Origin origin;
+  WorkerConversation::Origin origin;
   MutexLock lock(mutex_);
   origin.chain = Chain(call.blocked_execution);
   const auto running = std::find_if(running_.begin(), running_.end(),
                                     [&](const Running& each) { return each.id == call.blocked_execution; });
   if (running != running_.end()) origin.begun_ns = running->compute_start_ns;
-  const auto index = static_cast<uint32_t>(call.traced_request);
-  if (call.traced_request != 0 && index < slots_.size() && slots_[index].request &&
-      slots_[index].generation == static_cast<uint32_t>(call.traced_request >> 32)) {
-    origin.trace = slots_[index].request->trace;
-  }
+  const Slot* const traced = Find(call.traced_request);
+  if (traced != nullptr && traced->request) origin.trace = traced->request->trace;
   return origin;
 }
 
@@ -512,114 +374,58 @@ std::shared_ptr<const CallChain> PythonInstance::ForkedChain() {
 }
 
 Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
-  const auto malformed = [] { return InvalidArgumentError("the worker sent a message that cannot be read"); };
   // One that has not loaded its model has nothing to answer.
-  if (link_.channel == nullptr) return malformed();
+  if (link_.channel == nullptr) return WorkerConversation::Malformed();
   switch (TypeOf(message)) {
     case MessageType::kExecuted: {
       ExecutedMessage executed;
-      return Decode(message, executed) ? HandleExecuted(executed) : malformed();
+      return Decode(message, executed) ? HandleExecuted(executed) : WorkerConversation::Malformed();
     }
     case MessageType::kResponse: {
       ResponseMessage response;
       WorkerMemory::Returned returned;
-      return Decode(message, response) ? HandleResponse(response, returned) : malformed();
+      return Decode(message, response) ? HandleResponse(response, returned) : WorkerConversation::Malformed();
     }
     case MessageType::kReadiness: {
       ReadinessMessage readiness;
-      if (!Decode(message, readiness)) return malformed();
+      if (!Decode(message, readiness)) return WorkerConversation::Malformed();
       readiness_hook_.OnAnswer(readiness);
       return OkStatus();
     }
     default:
-      return malformed();
+      return WorkerConversation::Malformed();
   }
 }
 
 // --- The worker's life
 // -----------------------------------------------------------------------------------------------
 
+void PythonInstance::TellAvailable(bool available) {
+  if (owner_) {
+    owner_->on_availability(available);
+  } else {
+    listener().OnAvailability(known_as_, available);
+  }
+}
+
 Status PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) {
   if (loaded.has_readiness_hook) readiness_hook_.Open(link.channel);
   saves_sequences_.store(loaded.saves_sequences, std::memory_order_relaxed);
-  {
-    MutexLock lock(mutex_);
-    link_ = link;
-    next_execution_id_ = 1;
-    accepting_ = true;
-    reason_.clear();
-  }
   next_watch_ns_ = 0;
-  overdue_ = {};
   overdue_execution_ = 0;
-  delivering_ = false;
-  available_ = true;
-  listener_->OnAvailability(known_as_, true);
-  return OkStatus();
-}
-
-void PythonInstance::OnDown(const std::string& reason) {
-  MutexLock lock(mutex_);
-  accepting_ = false;
-  reason_ = reason;
+  return ExecutionsInFlight::OnUp(link, loaded);
 }
 
 int64_t PythonInstance::OnRound(int64_t now_ns) {
-  ReturnRefused();
+  TellRefused();
   const int64_t watch_ns = execute_timeout_ns_ > 0 ? WatchExecutions(now_ns) : INT64_MAX;
   if (readiness_hook_.next_deadline_ns() <= now_ns) readiness_hook_.Expire(now_ns);
   return std::min(watch_ns, readiness_hook_.next_deadline_ns());
 }
 
-void PythonInstance::OnDead() {
-  if (std::exchange(available_, false)) listener_->OnAvailability(known_as_, false);
-  if (link_.channel == nullptr) return;
-  const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
-  WorkerLink gone;
-  {
-    MutexLock lock(mutex_);
-    for (Running& running : running_) {
-      if (running.id <= begun) continue;
-      auto execution = std::make_unique<Execution>();
-      execution->rows = running.rows;
-      execution->compute_start_ns = running.compute_start_ns;
-      for (uint32_t slot : running.slots) {
-        execution->requests.push_back(std::move(slots_[slot].request));
-        FreeSlot(slot);
-      }
-      unstarted_.push_back(std::move(execution));
-    }
-    running_.clear();
-    for (uint32_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].given_up) FreeSlot(i);
-      if (slots_[i].request == nullptr) continue;
-      failed_.push_back(std::move(slots_[i]));
-      slots_[i].generation = failed_.back().generation;
-      FreeSlot(i);
-    }
-    std::swap(gone, link_);
-  }
-  // The flags that cancellations write to go with the channel.
-  const auto forget = [](InferenceRequest& request) {
-    if (request.cancellation) request.cancellation->ClearListener();
-  };
-  for (Slot& slot : failed_) forget(*slot.request);
-  for (auto& execution : unstarted_) {
-    for (auto& request : execution->requests) forget(*request);
-  }
-}
-
 void PythonInstance::OnGone(const std::string& reason) {
   readiness_hook_.Close(reason);
-  const int64_t now = SteadyNowNs();
-  for (Slot& slot : std::exchange(failed_, {})) {
-    InferenceResponse response;
-    response.status = InternalError(reason);
-    const ExecutionTimes times{slot.request->queue_start_ns, now, now, now};
-    listener_->OnResponse(known_as_, *slot.request, std::move(response), true, times);
-  }
-  if (auto unstarted = std::exchange(unstarted_, {}); !unstarted.empty())
-    listener_->OnUnstarted(known_as_, std::move(unstarted));
+  ExecutionsInFlight::OnGone(reason);
 }
 
 }  // namespace braid

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
+#include "backends/python/python_instance.h"
+#include "backends/python/replaceable_instance.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "serving/readiness_round.h"
@@ -16,28 +19,31 @@ constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 
 }  // namespace
 
-PythonModel::PythonModel(ModelLocation location, WorkerFacts facts, std::vector<WorkerSpec> instances,
-                         SegmentIds& ids, const Arena::Options& arena, const WorkerServices& services,
-                         std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper,
-                         MemoryLimits& limits, Logger& log, int64_t sign_in_timeout_ns,
+PythonModel::PythonModel(ModelLocation location, WorkerFacts facts, const std::vector<WorkerSpec>& instances,
+                         const Arena::Options& arena, const WorkerServices& services,
+                         std::shared_ptr<PythonEnvironment> environment, MemoryLimits& limits,
                          const ModelBounds& bounds, DeviceTensors device_tensors)
     : location_(std::move(location)),
       facts_(std::move(facts)),
-      log_(log),
+      log_(environment->spawner().support().log),
       device_tensors_(device_tensors),
       environment_(std::move(environment)),
-      arena_(ids, arena) {
+      arena_(environment_->spawner().support().segment_ids, arena) {
   for (const WorkerSpec& spec : instances) {
     std::shared_ptr<WorkerCounters::Row> counters;
     if (services.worker_counters != nullptr)
       counters = services.worker_counters->Add({facts_.model_name, facts_.model_version, spec.name});
-    auto make = [=, this, &services, &reaper, &log](Instance& known_as) {
-      return std::make_unique<PythonInstance>(known_as, spec, facts_, services, environment_->spawner(),
-                                              reaper, arena_, log, sign_in_timeout_ns, bounds, counters);
+    const auto make = [=, this, &services](std::optional<PythonInstance::Owner> owner) {
+      return std::make_unique<PythonInstance>(spec, facts_, services, environment_->spawner(), arena_, bounds,
+                                              counters, std::move(owner));
     };
-    instances_.push_back(std::make_unique<ReplaceableInstance>(
-        ReplaceableInstance::Options{facts_.model_name, spec.name, spec.passive, bounds.memory_max_bytes},
-        std::move(make), limits, log, counters));
+    if (bounds.memory_max_bytes == 0) {
+      instances_.push_back(make({}));
+    } else {
+      instances_.push_back(std::make_unique<ReplaceableInstance>(
+          ReplaceableInstance::Options{facts_.model_name, spec.name, spec.passive, bounds.memory_max_bytes},
+          make, limits, log_, counters));
+    }
   }
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backends/python/environment.h"
-#include "backends/python/python_instance.h"
-#include "backends/python/replaceable_instance.h"
+#include "backends/python/model_bounds.h"
+#include "backends/python/python_model_instance.h"
 #include "ipc/arena.h"
 #include "scheduling/backend.h"
 #include "workers/memory_limits.h"
@@ -18,10 +18,9 @@ namespace braid {
 class PythonModel final : public BackendModel {
  public:
   // The references outlive the model and all its buffers.
-  PythonModel(ModelLocation location, WorkerFacts facts, std::vector<WorkerSpec> instances, SegmentIds& ids,
+  PythonModel(ModelLocation location, WorkerFacts facts, const std::vector<WorkerSpec>& instances,
               const Arena::Options& arena, const WorkerServices& services,
-              std::shared_ptr<PythonEnvironment> environment, ChildReaper& reaper, MemoryLimits& limits,
-              Logger& log, int64_t sign_in_timeout_ns, const ModelBounds& bounds,
+              std::shared_ptr<PythonEnvironment> environment, MemoryLimits& limits, const ModelBounds& bounds,
               DeviceTensors device_tensors);
   ~PythonModel() override;
 
@@ -45,7 +44,7 @@ class PythonModel final : public BackendModel {
   // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
-  std::vector<std::unique_ptr<ReplaceableInstance>> instances_;
+  std::vector<std::unique_ptr<PythonModelInstance>> instances_;
   bool started_ = false;
 };
 

@@ -26,70 +26,38 @@ constexpr int64_t kNextTryNs = 30'000'000'000;
 
 }  // namespace
 
-// --- What workers say --------------------------------------------------------------------------------------------
-
-void ReplaceableInstance::Worker::OnExecuted(Instance& known_as, int64_t rows, size_t request_count,
-                                             const ExecutionTimes& times) {
-  owner.listener_->OnExecuted(known_as, rows, request_count, times);
+ReplaceableInstance::WorkerPtr ReplaceableInstance::MakeWorker() {
+  auto worker = std::make_shared<Worker>();
+  worker->instance = make_({*this, [this, &at = *worker](bool available) { OnAvailability(at, available); }});
+  return worker;
 }
 
-void ReplaceableInstance::Worker::OnDelivered(Instance& known_as) {
-  owner.listener_->OnDelivered(known_as);
-  owner.NoteProgress();
-}
-
-void ReplaceableInstance::Worker::OnResponse(Instance& known_as, InferenceRequest& request,
-                                             std::optional<InferenceResponse> response, bool final,
-                                             const ExecutionTimes& times) {
-  owner.listener_->OnResponse(known_as, request, std::move(response), final, times);
-  if (final) owner.NoteProgress();
-}
-
-void ReplaceableInstance::Worker::OnRescheduled(Instance& known_as,
-                                                std::unique_ptr<InferenceRequest> request) {
-  owner.listener_->OnRescheduled(known_as, std::move(request));
-}
-
-void ReplaceableInstance::Worker::OnUnstarted(Instance& known_as,
-                                              std::vector<std::unique_ptr<Execution>> executions) {
-  owner.listener_->OnUnstarted(known_as, std::move(executions));
-}
-
-void ReplaceableInstance::Worker::OnAvailability(Instance& known_as, bool now_available) {
+void ReplaceableInstance::OnAvailability(Worker& worker, bool available) {
   bool concerns = false;
   {
-    MutexLock lock(owner.mutex_);
-    available = now_available;
+    MutexLock lock(mutex_);
+    worker.available = available;
     // The scheduler knows of one worker; the others come and go without it.
-    concerns = owner.current_.get() == this;
-    owner.changed_.NotifyAll();
+    concerns = current_.get() == &worker;
+    changed_.NotifyAll();
   }
-  if (concerns) owner.listener_->OnAvailability(known_as, now_available);
-}
-
-// The thread that waits looks a moment later, when the worker itself knows of it, too.
-void ReplaceableInstance::NoteProgress() {
-  if (!progress_wanted_.load(std::memory_order_relaxed)) return;
-  MutexLock lock(mutex_);
-  changed_.NotifyAll();
+  if (concerns) listener_->OnAvailability(*this, available);
 }
 
 // --- Life ----------------------------------------------------------------------------------------------------------
 
-ReplaceableInstance::ReplaceableInstance(Options options, MakeWorker make, MemoryLimits& limits, Logger& log,
-                                         std::shared_ptr<WorkerCounters::Row> counters)
+ReplaceableInstance::ReplaceableInstance(Options options, MakeInstance make, MemoryLimits& limits,
+                                         Logger& log, std::shared_ptr<WorkerCounters::Row> counters)
     : options_(std::move(options)),
       make_(std::move(make)),
       limits_(limits),
       log_(log),
       counters_(std::move(counters)),
-      first_(std::make_shared<Worker>(*this)),
-      current_(first_) {}
+      current_(MakeWorker()) {}
 
 ReplaceableInstance::~ReplaceableInstance() = default;
 
 ReplaceableInstance::WorkerPtr ReplaceableInstance::Current() const {
-  if (!limited()) return first_;
   MutexLock lock(mutex_);
   return current_;
 }
@@ -98,8 +66,7 @@ void ReplaceableInstance::Start(ExecutionListener& listener, std::function<void(
                                 std::function<void()> on_idle) {
   listener_ = &listener;
   on_idle_ = std::move(on_idle);
-  if (!limited()) return first_->instance->Start(listener, std::move(on_started), on_idle_);
-  first_->instance->Start(*first_, std::move(on_started), on_idle_);
+  Current()->instance->Start(listener, std::move(on_started), on_idle_);
   watched_ = limits_.Watch({.id = [this] { return Current()->instance->report().pid; },
                             .most_bytes = options_.memory_max_bytes,
                             .on_excess = [this](uint64_t bytes) { OnExcess(bytes); }});
@@ -144,8 +111,6 @@ void ReplaceableInstance::RetireSegment(uint32_t segment) {
   for (const WorkerPtr& worker : workers) worker->instance->RetireSegment(segment);
 }
 
-bool ReplaceableInstance::makes_calls() const { return Current()->instance->makes_calls(); }
-
 InstanceReport ReplaceableInstance::report() const {
   InstanceReport report = Current()->instance->report();
   MutexLock lock(mutex_);
@@ -155,7 +120,6 @@ InstanceReport ReplaceableInstance::report() const {
 }
 
 void ReplaceableInstance::Execute(std::unique_ptr<Execution> execution) {
-  if (!limited()) return first_->instance->Execute(std::move(execution));
   const PatientAllocation patience;
   WorkerPtr worker;
   {
@@ -199,14 +163,14 @@ bool ReplaceableInstance::WaitLocked(int64_t until_ns) {
 }
 
 ReplaceableInstance::WorkerPtr ReplaceableInstance::StartFresh() {
-  const auto fresh = std::make_shared<Worker>(*this);
+  const WorkerPtr fresh = MakeWorker();
   std::optional<Status> started;
   {
     MutexLock lock(mutex_);
     others_.push_back(fresh);
   }
   fresh->instance->Start(
-      *fresh,
+      *listener_,
       [&](Status status) {
         MutexLock lock(mutex_);
         started = std::move(status);
@@ -333,7 +297,6 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
                     options_.name, bytes, options_.memory_max_bytes);
   const WorkerPtr fresh = StartFresh();
   if (fresh == nullptr) return;
-  progress_wanted_ = true;
   const int64_t ready_ns = SteadyNowNs();
   const int64_t sequences_end_ns = ready_ns + kSequencesEndNs;
   bool held = false;
@@ -379,7 +342,6 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
     }
     Retire(fresh, false);
   }
-  progress_wanted_ = false;
 }
 
 }  // namespace braid

@@ -9,11 +9,8 @@
 // What the old process has still to answer after that (a decoupled model's requests) it may answer; then it is
 // finalized. Each of these waits has a bound. Sequences live in a process: the replacement waits for a moment at
 // which none is open, and after a bound ends those which are, as the death of the process would.
-//
-// Without a limit of memory this is nothing but a name for its worker.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,67 +24,54 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "scheduling/instance.h"
 #include "serving/worker_counters.h"
 #include "workers/memory_limits.h"
 
 namespace braid {
 
-class ReplaceableInstance final : public Instance {
+class ReplaceableInstance final : public PythonModelInstance {
  public:
   // Makes a worker, which is not started yet, for this instance.
-  using MakeWorker = std::function<std::unique_ptr<PythonInstance>(Instance& known_as)>;
+  using MakeInstance = std::function<std::unique_ptr<PythonInstance>(PythonInstance::Owner owner)>;
   struct Options {
     std::string model;  // for the log
     std::string name;
     bool passive = false;
-    uint64_t memory_max_bytes = 0;  // of its process; 0: no limit
+    uint64_t memory_max_bytes = 0;  // of its process
   };
 
   // `counters` may be null. The references outlive the instance.
-  ReplaceableInstance(Options options, MakeWorker make, MemoryLimits& limits, Logger& log,
+  ReplaceableInstance(Options options, MakeInstance make, MemoryLimits& limits, Logger& log,
                       std::shared_ptr<WorkerCounters::Row> counters);
   ~ReplaceableInstance() override;
 
-  // As PythonInstance has them.
   void Start(ExecutionListener& listener, std::function<void(Status)> on_started,
-             std::function<void()> on_idle);
-  void BeginStop(int64_t deadline_ns);
-  void Join();
-  std::optional<std::string> NotReadyReason() const { return Current()->instance->NotReadyReason(); }
-  void CheckReadiness(std::function<void(Readiness)> done) {
+             std::function<void()> on_idle) override;
+  void BeginStop(int64_t deadline_ns) override;
+  void Join() override;
+  std::optional<std::string> NotReadyReason() const override { return Current()->instance->NotReadyReason(); }
+  void CheckReadiness(std::function<void(Readiness)> done) override {
     Current()->instance->CheckReadiness(std::move(done));
   }
-  std::string Progress() const { return Current()->instance->Progress(); }
-  bool saves_sequences() const { return Current()->instance->saves_sequences(); }
-  void RetireSegment(uint32_t segment);
+  std::string Progress() const override { return Current()->instance->Progress(); }
+  bool saves_sequences() const override { return Current()->instance->saves_sequences(); }
+  void RetireSegment(uint32_t segment) override;
 
   const std::string& name() const override { return options_.name; }
   bool passive() const override { return options_.passive; }
-  bool makes_calls() const override;
+  bool makes_calls() const override { return Current()->instance->makes_calls(); }
   void Execute(std::unique_ptr<Execution> execution) override;
   InstanceReport report() const override;
 
  private:
-  // A worker, and what it says to the scheduler.
-  struct Worker final : ExecutionListener {
-    explicit Worker(ReplaceableInstance& owner) : owner(owner), instance(owner.make_(owner)) {}
-    void OnExecuted(Instance& known_as, int64_t rows, size_t request_count,
-                    const ExecutionTimes& times) override;
-    void OnDelivered(Instance& known_as) override;
-    void OnResponse(Instance& known_as, InferenceRequest& request, std::optional<InferenceResponse> response,
-                    bool final, const ExecutionTimes& times) override;
-    void OnRescheduled(Instance& known_as, std::unique_ptr<InferenceRequest> request) override;
-    void OnUnstarted(Instance& known_as, std::vector<std::unique_ptr<Execution>> executions) override;
-    void OnAvailability(Instance& known_as, bool available) override;
-
-    ReplaceableInstance& owner;
-    const std::unique_ptr<PythonInstance> instance;
-    bool available = false;  // guarded by the owner's mutex
+  struct Worker {
+    std::unique_ptr<PythonInstance> instance;  // constant
+    bool available = false;                    // guarded by the owner's mutex
   };
   using WorkerPtr = std::shared_ptr<Worker>;  // shared with the calls into it that are under way
 
-  bool limited() const { return options_.memory_max_bytes > 0; }
+  WorkerPtr MakeWorker();
+  void OnAvailability(Worker& worker, bool available);
   WorkerPtr Current() const;
   // The process takes too much. On the thread of the limits.
   void OnExcess(uint64_t bytes);
@@ -107,18 +91,15 @@ class ReplaceableInstance final : public Instance {
   void Forget(const WorkerPtr& worker);
   // Waits for a change, or the time; false when the instance is to stop.
   bool WaitLocked(int64_t until_ns) BRAID_REQUIRES(mutex_);
-  void NoteProgress();
 
   const Options options_;
-  const MakeWorker make_;
+  const MakeInstance make_;
   MemoryLimits& limits_;
   Logger& log_;
   const std::shared_ptr<WorkerCounters::Row> counters_;  // shared with who reads them
   ExecutionListener* listener_ = nullptr;                // constant after Start()
   std::function<void()> on_idle_;                        // constant after Start()
-  const WorkerPtr first_;                                // the only one where there is no limit
   std::unique_ptr<MemoryLimits::Watched> watched_;       // by Start() and BeginStop() alone
-  std::atomic<bool> progress_wanted_{false};             // a replacement waits for the worker's progress
 
   // Not held while a worker or the listener is called.
   mutable Mutex mutex_;

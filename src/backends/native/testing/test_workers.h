@@ -29,7 +29,7 @@ class TestWorkers {
       }
       return support_;
     };
-    return *workers_.emplace_back(std::make_unique<NativeWorkers>(std::move(options), log_));
+    return *workers_.emplace_back(std::make_unique<NativeWorkers>(std::move(options)));
   }
 
  private:
