@@ -17,16 +17,16 @@ USES = {
     "config": "base tensor serving",
     "images": "base tensor serving",
     "tracing": "base tensor serving http_client",
-    "store": "base http_client tensor serving",
-    "scheduling": "base tensor serving images store",
+    "scheduling": "base tensor serving images",
+    "sequences": "base http_client tensor serving images scheduling",
     "workers": "base isolation tensor ipc serving scheduling",
     "backends/python": "base isolation tensor ipc config serving scheduling workers",
     "backends/openvino": "base tensor config serving scheduling",
-    "pipeline": "base tensor config serving images scheduling",
+    "pipeline": "base tensor config serving images scheduling sequences",
     "backends/native": "base isolation tensor ipc config serving images scheduling workers backends/openvino pipeline",
     "graph": "base",
     "mediapipe_graph": "base tensor config serving scheduling backends/python graph",
-    "repository": "base tensor config serving store scheduling pipeline backends/openvino",
+    "repository": "base tensor config serving scheduling sequences pipeline backends/openvino",
     "protocols/access": "base config",
     "protocols/net": "base tensor serving",
     "protocols/http": "base tensor serving protocols/access protocols/net",
@@ -42,10 +42,16 @@ USES = {
     "load": "base http_client",
     "fleet": "base http_client load",
     "server": "*",
-    "check": "base gpu isolation tensor config serving scheduling backends/python backends/openvino pipeline graph mediapipe_graph repository server",
+    "check": "base gpu isolation tensor config serving scheduling sequences backends/python backends/openvino pipeline graph mediapipe_graph repository server",
     "commands": "*",
 }
-TESTS_USE = {"mediapipe_graph": "pipeline", "protocols/tfs": "protocols/kserve"}
+TESTS_USE = {
+    "scheduling": "sequences",
+    "sequences": "config repository",
+    "backends/openvino": "sequences",
+    "mediapipe_graph": "pipeline",
+    "protocols/tfs": "protocols/kserve",
+}
 
 
 def folder_of(path: str) -> str:

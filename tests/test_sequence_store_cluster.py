@@ -100,7 +100,12 @@ def test_slots_move_while_steps_run(setting, cluster, mode):
         wait_until(lambda: str(target.port).encode() in _slot_of(other, slot), what="the other node to know it")
         return target
 
-    with replica(setting, cluster, mode=mode) as server, replica(setting, cluster, mode=mode) as other:
+    # On a busy machine nodes may point to each other for longer than the default.
+    patient = ("--sequence_state_store_timeout_ms", 20000)
+    with (
+        replica(setting, cluster, *patient, mode=mode) as server,
+        replica(setting, cluster, *patient, mode=mode) as other,
+    ):
         with concurrent.futures.ThreadPoolExecutor(len(sequences)) as pool:
             clients = [pool.submit(client, server, sequence) for sequence in sequences]
             try:

@@ -20,7 +20,7 @@
 #include "pipeline/ensemble.h"
 #include "pipeline/ensemble_dag.h"
 #include "scheduling/batching_policy.h"
-#include "scheduling/sequence_policy.h"
+#include "sequences/sequence_policy.h"
 #include "server/latency_options.h"
 #include "server/part_options.h"
 

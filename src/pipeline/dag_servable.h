@@ -23,11 +23,11 @@
 #include "base/status.h"
 #include "images/encoded_images.h"
 #include "pipeline/dag_plan.h"
-#include "pipeline/sequence_queue.h"
 #include "pipeline/session.h"
 #include "scheduling/cache_link.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
+#include "sequences/sequence_queue.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "pipeline/dag_plan.h"
-#include "pipeline/sequence_queue.h"
+#include "sequences/sequence_queue.h"
 #include "serving/compensation.h"
 #include "serving/request.h"
 #include "serving/servable.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "repository/sequence_vault.h"
+#include "sequences/sequence_vault.h"
 #include "serving/catalog.h"
 #include "serving/servable.h"
 

@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "config/ovms_config.h"
 #include "pipeline/pipeline.h"
-#include "repository/sequence_vault.h"
 #include "scheduling/backend.h"
+#include "sequences/sequence_vault.h"
 #include "serving/servable.h"
 
 namespace braid {

@@ -17,9 +17,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/clock.h"
+#include "base/content_hash.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "repository/content_hash.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
 

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "config/testing/scratch_folder.h"
 #include "repository/manager.h"
-#include "repository/sequence_vault.h"
 #include "repository/testing/door.h"
 #include "repository/testing/fake_config.h"
-#include "repository/testing/fake_sequences.h"
+#include "sequences/sequence_vault.h"
+#include "sequences/testing/fake_sequences.h"
 
 namespace braid {
 namespace {

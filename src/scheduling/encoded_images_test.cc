@@ -5,10 +5,10 @@
 
 #include "images/encoded_images.h"
 #include "model_config.pb.h"
-#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/fake_backend.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
+#include "sequences/scheduled_model.h"
 #include "serving/faults.h"
 
 namespace braid {

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "base/guard.h"
-#include "scheduling/testing/sequence_harness.h"
+#include "sequences/testing/sequence_harness.h"
 
 namespace braid {
 namespace {

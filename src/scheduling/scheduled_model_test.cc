@@ -1,4 +1,4 @@
-#include "scheduling/scheduled_model.h"
+#include "sequences/scheduled_model.h"
 
 #include <gtest/gtest.h>
 

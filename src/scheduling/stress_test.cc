@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "model_config.pb.h"
-#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/counting_sink.h"
+#include "sequences/scheduled_model.h"
 
 namespace braid {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "model_config.pb.h"
-#include "scheduling/scheduled_model.h"
 #include "scheduling/testing/manual_timers.h"
 #include "scheduling/testing/recording_sink.h"
+#include "sequences/scheduled_model.h"
 
 namespace braid {
 namespace {

@@ -29,8 +29,8 @@
 #include "protocols/net/tls.h"
 #include "repository/manager_options.h"
 #include "scheduling/rate_limiter.h"
+#include "sequences/state_store.h"
 #include "server/environment.h"
-#include "store/state_store.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {

@@ -12,12 +12,12 @@
 
 #include "fleet/endpoint.h"
 #include "protocols/http/gate.h"
+#include "sequences/redis_url.h"
+#include "sequences/state_store.h"
 #include "server/latency_options.h"
 #include "server/option_lines.h"
 #include "server/options_ovms.h"
 #include "server/options_trace.h"
-#include "store/redis_url.h"
-#include "store/state_store.h"
 
 namespace braid {
 namespace {

@@ -60,7 +60,7 @@ struct SequenceReport {
   std::optional<uint64_t> requests;  // that it has had
 };
 
-// What a server knows of its right to a sequence, where replicas share a store of sequences (store/state_store.h).
+// What a server knows of its right to a sequence, where replicas share a store of sequences (sequences/state_store.h).
 struct SequenceTenure {
   uint64_t life =
       0;  // names the sequence among those that this server has had; 0: it is not known to a store
@@ -82,7 +82,7 @@ struct SavedSequence {
   bool idle = false;    // of stateful models: it stood still at the cleaner's last look
 };
 
-// What was written to a store that replicas share, see store/state_store.h.
+// What was written to a store that replicas share, see sequences/state_store.h.
 struct SequenceStoreCounts {
   uint64_t written = 0;      // states, and ends of sequences
   uint64_t failed = 0;       // writes that the store did not answer, or refused

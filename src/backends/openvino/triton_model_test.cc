@@ -4,7 +4,7 @@
 
 #include "backends/openvino/testing/stateful_models.h"
 #include "backends/openvino/testing/triton_harness.h"
-#include "scheduling/scheduled_model.h"
+#include "sequences/scheduled_model.h"
 
 namespace braid {
 namespace {

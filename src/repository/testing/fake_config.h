@@ -14,7 +14,7 @@
 #include "repository/config_plan.h"
 #include "repository/manager_options.h"
 #include "repository/testing/fake_backend.h"
-#include "repository/testing/fake_sequences.h"
+#include "sequences/testing/fake_sequences.h"
 #include "serving/faults.h"
 
 namespace braid::testing {

@@ -20,7 +20,7 @@
 #include "backends/openvino/openvino_backend.h"
 #include "base/clock.h"
 #include "base/temporary_folder.h"
-#include "scheduling/scheduled_model.h"
+#include "sequences/scheduled_model.h"
 
 namespace braid {
 

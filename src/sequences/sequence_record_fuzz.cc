@@ -1,0 +1,17 @@
+// What a store says the states of a sequence are.
+#include "sequences/sequence_record.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace braid;
+  const std::string_view record(reinterpret_cast<const char*>(data), size);
+  const auto states = DecodeSequenceRecord(record);
+  // There is one way to write it.
+  if (states.ok()) BRAID_CHECK(EncodeSequenceRecord(*states) == record);
+  return 0;
+}
