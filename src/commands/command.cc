@@ -11,6 +11,7 @@
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/fleet.h"
+#include "commands/fleet_view.h"
 #include "commands/health.h"
 #include "commands/native_worker.h"
 #include "commands/serve.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
-     RunServe},
+     [](int argc, const char* const* argv) { return RunServe(argc, argv, &kFleetView); }},
     {"check", "PATH...", "say whether models would load and what in their files is to be changed", RunCheck},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},

@@ -148,8 +148,8 @@ int Serve(const CommandLine& line) {
 
 }  // namespace
 
-int RunServe(int argc, const char* const* argv) {
-  CommandLine line = ParseServe(argc, argv);
+int RunServe(int argc, const char* const* argv, const FleetView* fleet_view) {
+  CommandLine line = ParseServe(argc, argv, fleet_view);
   if (line.exit_code) {
     std::cout << line.out;
     std::cerr << line.err;
