@@ -1,4 +1,4 @@
-#include "commands/serve.h"
+#include "server/serve.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 
 #include "base/guard.h"
 #include "base/recent_log.h"
-#include "commands/keep_memory.h"
 #include "server/environment.h"
+#include "server/keep_memory.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/startup_report.h"

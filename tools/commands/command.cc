@@ -13,11 +13,11 @@
 #include "commands/fleet.h"
 #include "commands/fleet_view.h"
 #include "commands/health.h"
-#include "commands/native_worker.h"
-#include "commands/serve.h"
 #include "commands/try.h"
+#include "server/native_worker.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
+#include "server/serve.h"
 
 namespace braid {
 namespace {
