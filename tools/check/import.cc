@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,16 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <future>
 #include <memory>
 #include <string_view>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "backends/python/environment.h"
 #include "backends/python/environment_archive.h"
@@ -29,9 +25,8 @@
 #include "base/json.h"
 #include "base/process_family.h"
 #include "base/temporary_folder.h"
-#include "base/thread.h"
 #include "base/unique_fd.h"
-#include "isolation/confinement.h"
+#include "isolation/start_program.h"
 
 extern char** environ;
 
@@ -66,45 +61,14 @@ std::string ContentOf(const UniqueFd& file) {
   return text;
 }
 
-// What the child gives up between fork and exec besides what its thread has (isolation/confinement.h), of which nothing allocates: other
-// threads may hold locks. Without a network it can make sockets all the same: code that makes one as it is imported would do so in a
-// worker. That namespace is why this is no StartProgram(): who is not root gets one in a process with memory of its own alone.
-struct Surroundings {
-  std::string user_map;
-  std::string group_map;
-  rlim_t memory_bytes = 0;
-  int64_t cpu_seconds = 0;
-
-  void Enter() const {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    // Without a network as far as this system lets its users do that.
-    if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) {
-      Write("/proc/self/setgroups", "deny");
-      Write("/proc/self/uid_map", user_map);
-      Write("/proc/self/gid_map", group_map);
-    }
-    Limit(RLIMIT_CORE, 0);
-    Limit(RLIMIT_FSIZE, kMostFileBytes);
-    if (memory_bytes > 0) Limit(RLIMIT_DATA, memory_bytes);
-    Limit(RLIMIT_CPU, static_cast<rlim_t>(cpu_seconds));
-  }
-
- private:
-  static void Write(const char* path, std::string_view text) {
-    const int file = ::open(path, O_WRONLY | O_CLOEXEC);
-    if (file < 0) return;
-    [[maybe_unused]] const ssize_t put = ::write(file, text.data(), text.size());
-    ::close(file);
-  }
-  static void Limit(int resource, rlim_t value) {
-    rlimit limit{};
-    if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
-    limit.rlim_max = std::min(limit.rlim_max, value);
-    limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
-    ::setrlimit(static_cast<__rlimit_resource>(resource), &limit);
-  }
-};
+// Of a resource, unless this process has a lower one.
+std::pair<int, rlimit> Limit(int resource, rlim_t value) {
+  rlimit limit{};
+  ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
+  limit.rlim_max = std::min(limit.rlim_max, value);
+  limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
+  return {resource, limit};
+}
 
 struct Run {
   bool timed_out = false;
@@ -113,126 +77,58 @@ struct Run {
   std::string errors;
 };
 
-// Runs the program with its files as 0 (request), 2 and 3 (answer), and ends it.
-class Process {
- public:
-  Process(std::string python, std::string script, std::vector<std::string> variables)
-      : python_(std::move(python)), script_(std::move(script)), variables_(std::move(variables)) {}
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  ~Process() {
-    if (!parent_.joinable()) return;
-    over_.set_value();
-    parent_.join();
+// Whether the process has ended by then.
+bool AwaitExit(pid_t pid, int64_t timeout_ms) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecondNs;
+  for (;;) {
+    const int64_t left = deadline - SteadyNowNs();
+    if (left <= 0) return false;
+    pollfd end{process.get(), POLLIN, 0};
+    const int got = ::poll(&end, 1, static_cast<int>(left / kMillisecondNs) + 1);
+    if (got > 0) return true;
+    if (got < 0 && errno != EINTR) return false;
   }
+}
 
-  Result<Run> Execute(std::string_view request, const ImportOptions& options) {
-    BRAID_ASSIGN_OR_RETURN(const UniqueFd in, MemoryFile("request", request));
-    BRAID_ASSIGN_OR_RETURN(const UniqueFd out, MemoryFile("answer", ""));
-    BRAID_ASSIGN_OR_RETURN(const UniqueFd errors, MemoryFile("errors", ""));
-    BRAID_RETURN_IF_ERROR(Start(in, out, errors, options));
-    Run run;
-    run.timed_out = !AwaitExit(static_cast<int>(options.timeout_seconds * 1000));
+// Runs the program with its files as 0 (request), 2 and 3 (answer), and ends it with all that it has started.
+Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> variables,
+                    std::string_view request, const ImportOptions& options) {
+  BRAID_ASSIGN_OR_RETURN(const UniqueFd in, MemoryFile("request", request));
+  BRAID_ASSIGN_OR_RETURN(const UniqueFd out, MemoryFile("answer", ""));
+  BRAID_ASSIGN_OR_RETURN(const UniqueFd errors, MemoryFile("errors", ""));
+  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ProgramStart start{.arguments = std::move(program),
+                     .variables = std::move(variables),
+                     .descriptors = {in.get(), null.get(), errors.get(), out.get()},
+                     .limits = {Limit(RLIMIT_CORE, 0), Limit(RLIMIT_FSIZE, kMostFileBytes),
+                                // A process of many threads uses more time than there is on the clock.
+                                Limit(RLIMIT_CPU, static_cast<rlim_t>(options.timeout_seconds * 64))},
+                     // Code that makes a socket as it is imported would do so in a worker.
+                     .no_network = true,
+                     .ends_with_thread = true};
+  if (options.memory_bytes > 0) start.limits.push_back(Limit(RLIMIT_DATA, options.memory_bytes));
+  const auto pid = StartProgram(start);
+  if (!pid.ok()) return pid.status().WithPrefix("cannot start the Python interpreter ");
+  const auto family = ProcessFamily::Found(*pid);
+  Run run;
+  if (family.ok()) {
+    run.timed_out = !AwaitExit(*pid, options.timeout_seconds * 1000);
     if (run.timed_out) {
-      ::kill(pid_, SIGUSR1);
-      AwaitExit(kLastWordsMs);
-    }
-    End(run.wait_status);
-    run.answer = ContentOf(out);
-    run.errors = ContentOf(errors);
-    return run;
-  }
-
- private:
-  Status Start(const UniqueFd& in, const UniqueFd& out, const UniqueFd& errors,
-               const ImportOptions& options) {
-    std::vector<char*> argv = {python_.data(), script_.data(), nullptr};
-    std::vector<char*> variables;
-    for (std::string& variable : variables_) variables.push_back(variable.data());
-    variables.push_back(nullptr);
-    Surroundings surroundings;
-    surroundings.user_map = std::to_string(::geteuid()) + " " + std::to_string(::geteuid()) + " 1";
-    surroundings.group_map = std::to_string(::getegid()) + " " + std::to_string(::getegid()) + " 1";
-    surroundings.memory_bytes = options.memory_bytes;
-    // A process of many threads uses more time than there is on the clock.
-    surroundings.cpu_seconds = options.timeout_seconds * 64;
-    int gate[2];
-    if (pipe2(gate, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
-    const UniqueFd wait(gate[0]);
-    UniqueFd go(gate[1]);
-    const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    const auto run = [&] {
-      ::setsid();
-      sigset_t none;
-      sigemptyset(&none);
-      ::sigprocmask(SIG_SETMASK, &none, nullptr);
-      char byte = 0;
-      // The family is founded before there can be a second member.
-      if (::read(wait.get(), &byte, 1) != 1) ::_exit(126);
-      surroundings.Enter();
-      // Above all targets, so that no duplicate closes what is still to be passed.
-      const std::array<int, 4> high = {
-          ::fcntl(in.get(), F_DUPFD_CLOEXEC, 64), ::fcntl(null.get(), F_DUPFD_CLOEXEC, 64),
-          ::fcntl(errors.get(), F_DUPFD_CLOEXEC, 64), ::fcntl(out.get(), F_DUPFD_CLOEXEC, 64)};
-      for (size_t i = 0; i < high.size(); ++i) ::dup2(high[i], static_cast<int>(i));
-      ::execve(python_.c_str(), argv.data(), variables.data());
-      ::_exit(127);
-    };
-    auto confinement = PreparedConfinement::Make({.level = IsolationLevel::kBasic});
-    BRAID_RETURN_IF_ERROR(confinement.status());
-    // What it gives up it has given up for good; it stays because the process ends with it.
-    parent_ = StartThread("brd-import", [&] {
-      Status confined = confinement->Enter();
-      if (confined.ok()) pid_ = ::fork();
-      if (confined.ok() && pid_ == 0) run();
-      if (pid_ < 0) confined = ErrnoError("fork", errno);
-      started_.set_value(std::move(confined));
-      over_.get_future().wait();
-    });
-    BRAID_RETURN_IF_ERROR(started_.get_future().get());
-    auto family = ProcessFamily::Found(pid_);
-    if (!family.ok()) {
-      int ignored = 0;
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, &ignored, 0);
-      return family.status();
-    }
-    family_ = std::make_unique<ProcessFamily>(*family);
-    if (::write(go.get(), "g", 1) != 1) return ErrnoError("write", errno);
-    return OkStatus();
-  }
-
-  // Whether it has ended by then.
-  bool AwaitExit(int timeout_ms) const {
-    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecondNs;
-    for (;;) {
-      const int64_t left = deadline - SteadyNowNs();
-      if (left <= 0) return false;
-      pollfd end{process.get(), POLLIN, 0};
-      const int got = ::poll(&end, 1, static_cast<int>(left / kMillisecondNs) + 1);
-      if (got > 0) return true;
-      if (got < 0 && errno != EINTR) return false;
+      ::kill(*pid, SIGUSR1);
+      AwaitExit(*pid, kLastWordsMs);
     }
   }
-
-  void End(int& wait_status) const {
-    // The head stays a zombie until it is waited for, so its number is no other's.
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, &wait_status, 0) < 0 && errno == EINTR) {
-    }
-    static_cast<void>(family_->End(kEndNs));
+  // It stays a zombie until it is waited for, so its number is no other's.
+  ::kill(*pid, SIGKILL);
+  while (::waitpid(*pid, &run.wait_status, 0) < 0 && errno == EINTR) {
   }
-
-  std::string python_;
-  std::string script_;
-  std::vector<std::string> variables_;
-  std::thread parent_;  // of the process
-  std::promise<Status> started_;
-  std::promise<void> over_;
-  pid_t pid_ = 0;  // written by that thread before it says that it has started
-  std::unique_ptr<ProcessFamily> family_;
-};
+  BRAID_RETURN_IF_ERROR(family.status());
+  static_cast<void>(family->End(kEndNs));
+  run.answer = ContentOf(out);
+  run.errors = ContentOf(errors);
+  return run;
+}
 
 // `  File "/m/1/model.py", line 7 in <module>`, as faulthandler writes it; the first, which is the innermost.
 std::optional<CodePlace> PlaceInTrace(const std::string& errors, const std::string& file) {
@@ -334,11 +230,9 @@ Result<Imported> Import(const ImportOptions& options, const ImportRequest& reque
                       {"module_name", request.module_name}, {"version_path", request.version_path},
                       {"config", request.config_json},      {"keeps_sequences", request.keeps_sequences},
                       {"decoupled", request.decoupled}};
-  Process process(python, options.worker_directory + "/braid_worker/check_model.py", std::move(variables));
-  BRAID_ASSIGN_OR_RETURN(const Run run, process.Execute(DumpJson(asked), options));
-  if (WIFEXITED(run.wait_status) && WEXITSTATUS(run.wait_status) == 127 && run.answer.empty()) {
-    return InternalError("cannot start the Python interpreter '" + python + "'");
-  }
+  BRAID_ASSIGN_OR_RETURN(const Run run,
+                         Execute({python, options.worker_directory + "/braid_worker/check_model.py"},
+                                 std::move(variables), DumpJson(asked), options));
   return Judge(run, request, options);
 }
 
