@@ -1,11 +1,11 @@
-"""The folders of src/, which of them each may use, and what their targets are called."""
+"""The folders of src/ and of tools/, which of them each may use, and what their targets are called."""
 
 import pathlib
 import re
 
-SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# From the floor to the roof. A folder may use what is named here, which must stand above it.
+# From the floor to the roof. A folder may use what is named here, which must stand above it; "*" is all of that.
 USES = {
     "base": "",
     "http_client": "base",
@@ -39,11 +39,11 @@ USES = {
     "protocols/metrics": "base gpu tensor serving protocols/access protocols/net protocols/http",
     "protocols/console": "base tensor serving protocols/access protocols/net protocols/http protocols/inference",
     "protocols/openapi": "base tensor serving protocols/access protocols/net protocols/http",
-    "load": "base http_client",
-    "fleet": "base http_client load",
     "server": "*",
-    "check": "base gpu isolation tensor config serving scheduling sequences backends/python backends/openvino pipeline graph mediapipe_graph repository server",
-    "commands": "*",
+    "tools/load": "base http_client",
+    "tools/fleet": "base http_client tools/load",
+    "tools/check": "base gpu isolation tensor config serving scheduling sequences backends/python backends/openvino pipeline graph mediapipe_graph repository server",
+    "tools/commands": "*",
 }
 TESTS_USE = {
     "scheduling": "sequences",
@@ -54,19 +54,35 @@ TESTS_USE = {
 }
 
 
+def place_of(folder: str) -> pathlib.Path:
+    """Where a folder of the list lies."""
+    return ROOT / folder if folder.startswith("tools/") else ROOT / "src" / folder
+
+
 def folder_of(path: str) -> str:
-    """The folder of the list that a path relative to src/ lies in; "" for none, as generated headers."""
-    parts = path.split("/")
-    found = "/".join(parts[:2]) if parts[0] in ("protocols", "backends") else parts[0]
+    """The folder of the list that a file of the checkout lies in; "" for none, as generated headers."""
+    parts = path.removeprefix("src/").split("/")
+    found = "/".join(parts[:2]) if parts[0] in ("protocols", "backends", "tools") else parts[0]
     return found if found in USES and len(parts) > 1 else ""
+
+
+def folder_of_include(path: str) -> str:
+    """The same of what an #include names, which stands below src/ or tools/."""
+    return folder_of(path) or folder_of(f"tools/{path}")
+
+
+def used_by(folder: str) -> set[str]:
+    """The folders that a folder may use."""
+    order = list(USES)
+    return set(order[: order.index(folder)] if USES[folder] == "*" else USES[folder].split())
 
 
 def library_of(folder: str) -> str:
     """The name that a folder's CMakeLists.txt gives its library: its unit tests are the program NAME_test, the ctest NAME."""
-    found = re.search(r"^braid_library\((\w+)", (SOURCE / folder / "CMakeLists.txt").read_text(), re.MULTILINE)
+    found = re.search(r"^braid_library\((\w+)", (place_of(folder) / "CMakeLists.txt").read_text(), re.MULTILINE)
     return found[1] if found else ""
 
 
 def users_of(folder: str) -> list[str]:
     """The folders that may use a folder, itself first."""
-    return [folder, *(each for each, used in USES.items() if each != folder and {folder, "*"} & set(used.split()))]
+    return [folder, *(each for each in USES if folder in used_by(each))]

@@ -84,9 +84,9 @@ def test_each_advisory_of_the_peers_has_a_row():
 def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
     """Each with its first inputs; a fuzzer's name is that of its library and of what it reads."""
     fuzzers = set()
-    for path in (ROOT / "src").rglob("*_fuzz.cc"):
+    for path in [*(ROOT / "src").rglob("*_fuzz.cc"), *(ROOT / "tools").rglob("*_fuzz.cc")]:
         assert "LLVMFuzzerTestOneInput" in path.read_text(), path
-        name = path.relative_to(ROOT / "src").as_posix().removesuffix("_fuzz.cc").removeprefix("protocols/")
+        name = re.sub(r"^(src/protocols|src|tools)/|_fuzz.cc$", "", path.relative_to(ROOT).as_posix())
         fuzzers.add(re.sub(r"^backends/(\w+)", r"\1_backend", name).replace("/", "_"))
     corpora = {folder.name for folder in (ROOT / "tests/corpora").iterdir() if any(folder.iterdir())}
     assert fuzzers == corpora
@@ -193,7 +193,13 @@ def test_every_route_and_method_that_is_described_asks_who_it_is(repository, ser
 
 def sources():
     """Our code that runs beside users' data: neither tests nor what they use."""
-    for folder, kinds in (("src", "cc h"), ("worker", "cc h py"), ("include", "h"), ("python", "py")):
+    for folder, kinds in (
+        ("src", "cc h"),
+        ("tools", "cc h"),
+        ("worker", "cc h py"),
+        ("include", "h"),
+        ("python", "py"),
+    ):
         for kind in kinds.split():
             for path in sorted((ROOT / folder).rglob(f"*.{kind}")):
                 if not re.search(r"_(test|fuzz|bench)\.cc$|/tests/|/testing/", str(path)):

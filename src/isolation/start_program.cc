@@ -3,13 +3,17 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <spdlog/fmt/fmt.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <span>
+#include <string_view>
 #include <system_error>
 
 #include "base/guard.h"
@@ -32,6 +36,16 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   pointers.push_back(nullptr);
   return pointers;
 }
+
+// How a process has no network: as root's, or in a user namespace of its own. The last one has it.
+constexpr std::array kWaysWithoutNetwork = {CLONE_NEWNET, CLONE_NEWNET | CLONE_NEWUSER, 0};
+
+void Write(const char* path, std::string_view text) {
+  const UniqueFd file(::open(path, O_WRONLY | O_CLOEXEC));
+  if (!file.valid() || ::write(file.get(), text.data(), text.size()) < 0) return;  // its user is nobody then
+}
+
+std::string MapOf(unsigned id) { return fmt::format("{} {} 1", id, id); }
 
 // The program that runs is started by its name, unless another file stands there by now: it finds by that name what is beside it,
 // its libraries among them, and in a chroot with mounts of its own the kernel would tell it one from outside.
@@ -77,7 +91,12 @@ class Child {
       child.failed_ = Guarded([&child] { return child.Become(); });
       return 127;
     };
-    const pid_t pid = __clone(run, stack_.data() + stack_.size(), flags, this);
+    pid_t pid = -1;
+    for (const int more : std::span(kWaysWithoutNetwork).last(start_.no_network ? 3 : 1)) {
+      own_user_ = (more & CLONE_NEWUSER) != 0;
+      pid = __clone(run, stack_.data() + stack_.size(), flags | more, this);
+      if (pid >= 0) break;
+    }
     const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (pid < 0) return ErrnoError("a new process", error);
@@ -89,6 +108,12 @@ class Child {
  private:
   // Returns only with what kept it from becoming the program, or if there is none.
   Status Become() {
+    if (start_.ends_with_thread) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (own_user_) {
+      Write("/proc/self/setgroups", "deny");
+      Write("/proc/self/uid_map", user_map_);
+      Write("/proc/self/gid_map", group_map_);
+    }
     BRAID_RETURN_IF_ERROR(confinement_.Enter());
     if (start_.arguments.empty()) return OkStatus();
     // A Ctrl-C on the terminal is for the server, which then ends its processes in order; and the terminal is none of theirs.
@@ -134,6 +159,9 @@ class Child {
   const PreparedConfinement confinement_;
   const std::vector<char*> arguments_;
   const std::vector<char*> variables_;
+  const std::string user_map_ = MapOf(geteuid());
+  const std::string group_map_ = MapOf(getegid());
+  bool own_user_ = false;  // of the process that is being made
   std::vector<UniqueFd> spares_;
   std::vector<std::byte> stack_ = std::vector<std::byte>(kStackBytes);
   Status failed_;  // written by the child

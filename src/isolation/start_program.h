@@ -26,6 +26,10 @@ struct ProgramStart {
   // RLIMIT_... and its value, which lowers the server's.
   std::vector<std::pair<int, rlimit>> limits = {};
   Confinement confinement = {};
+  // Whether it is without a network, as far as the system lets the server's user take that away. It makes sockets all the same.
+  bool no_network = false;
+  // Whether it is killed when the thread ends that started it.
+  bool ends_with_thread = false;
 };
 
 // Returns its process id; it leads a session of its own, without a terminal, and a process group, with no signal blocked or ignored but

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -97,6 +98,31 @@ TEST(StartProgramTest, ItIgnoresAndBlocksWhatTheServerWasStartedWith) {
       Shell("cat /proc/self/status | grep -E 'Sig(Blk|Ign|Cgt)'", {.level = IsolationLevel::kBasic}),
       fmt::format("SigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n", 0, ignored & ~bit(SIGPIPE), 0));
   EXPECT_NE(std::signal(SIGUSR1, SIG_DFL), SIG_DFL) << "the server's own stay";
+}
+
+// The network namespace of a program, as it prints it.
+std::string NetworkOf(bool no_network) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
+  const UniqueFd out(ends[0]);
+  const UniqueFd in(ends[1]);
+  const Result<pid_t> pid = StartProgram({.arguments = {"/bin/readlink", "/proc/self/ns/net"},
+                                          .variables = {},
+                                          .descriptors = {in.get(), in.get(), in.get()},
+                                          .no_network = no_network});
+  if (!pid.ok()) return pid.status().message();
+  waitpid(*pid, nullptr, 0);
+  std::array<char, 256> block{};
+  return {block.data(),
+          static_cast<size_t>(std::max<ssize_t>(read(out.get(), block.data(), block.size()), 0))};
+}
+
+TEST(StartProgramTest, ItMayBeWithoutANetwork) {
+  const std::string ours = std::filesystem::read_symlink("/proc/self/ns/net").string() + "\n";
+  EXPECT_EQ(NetworkOf(false), ours);
+  const std::string other = NetworkOf(true);
+  EXPECT_THAT(other, StartsWith("net:["));
+  if (other == ours) GTEST_SKIP() << "this system takes no network away";
 }
 
 TEST(StartProgramTest, TheThreadThatStartsItIsNotConfined) {

@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "config/config_json.h"
 #ifdef BRAID_CONSOLE_ASSETS
 #include "console_assets.h"
 #endif
-#include "fleet/replica.h"
-#include "fleet/status_report.h"
+#include "server/fleet_view.h"
 #include "server/memory_size.h"
 #include "server/startup_report.h"
 
@@ -31,22 +29,13 @@ ManageHow ManageHowOf(const ServerOptions& options) {
   return options.folders.control_mode == ControlMode::kExplicit ? ManageHow::kLoad : ManageHow::kNone;
 }
 
-// A page asks again a few seconds after each answer, so that what is late is not waited for.
-constexpr double kReplicaTimeoutS = 2;
-constexpr int64_t kFleetLookNs = 5 * kSecondNs;
-
-// The replicas are asked with what the viewer has shown, so that each of them says what it would say to the viewer. They speak TLS where
-// this server does. No certificate of this server's is shown: it would lend its rights to who looks.
-Result<std::string> FleetJson(const ServerOptions& options, const std::string& authorization) {
-  BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts where, fleet::ParseWhereabouts(options.fleet_endpoints));
-  BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> endpoints, fleet::FindReplicas(where));
-  fleet::Asking asking;
-  if (!authorization.empty()) asking.headers = {{"authorization", authorization}};
-  asking.tls.enabled = options.http_tls.use;
-  asking.tls.ca_file = options.fleet_ca_file;
-  asking.timeout_s = kReplicaTimeoutS;
-  asking.deadline_ns = SteadyNowNs() + kFleetLookNs;
-  return DumpJson(fleet::StatusJson(fleet::LookAtAll(endpoints, asking)));
+// Empty where no fleet is shown.
+std::function<Result<std::string>(const std::string& shown)> FleetJson(const ServerOptions& options) {
+  if (options.fleet_view == nullptr || options.fleet_endpoints.empty()) return {};
+  return [&options](const std::string& shown) {
+    return options.fleet_view->look(
+        {options.fleet_endpoints, shown, options.http_tls.use, options.fleet_ca_file});
+  };
 }
 
 }  // namespace
@@ -71,10 +60,7 @@ Console::Console(Surroundings surroundings)
                .history = history_,
                .log = surroundings_.log,
                .traces = surroundings_.traces,
-               .fleet = surroundings_.options.fleet_endpoints.empty()
-                            ? std::function<Result<std::string>(const std::string&)>()
-                            : [&options = surroundings_.options](
-                                  const std::string& shown) { return FleetJson(options, shown); },
+               .fleet = FleetJson(surroundings_.options),
                .config_to_json = ConfigToJson},
       routes_(context_) {
   Sample();

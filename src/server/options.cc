@@ -230,7 +230,7 @@ CommandLine FailToServe(std::string_view error) {
 
 }  // namespace
 
-CommandLine ParseServe(int argc, const char* const* argv) {
+CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet_view) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
@@ -260,6 +260,7 @@ CommandLine ParseServe(int argc, const char* const* argv) {
   if (markdown) return Print(OptionsAsMarkdown());
 
   CommandLine line;
+  line.options.fleet_view = fleet_view;
   for (const std::string& word : app.remaining()) {
     if (word == "--") continue;
     if (word.size() > 1 && word[0] == '-') {

@@ -31,6 +31,7 @@
 #include "scheduling/rate_limiter.h"
 #include "sequences/state_store.h"
 #include "server/environment.h"
+#include "server/fleet_view.h"
 #include "tracing/trace_manager.h"
 
 namespace braid {
@@ -138,7 +139,7 @@ struct ServerOptions {
 
   // Console
   bool allow_console = true;
-  std::string fleet_endpoints;  // of the replicas that it shows; empty: none. See fleet::ParseWhereabouts()
+  std::string fleet_endpoints;  // of the replicas that it shows; empty: none. See FleetView::check()
   std::string fleet_ca_file;    // by which their certificates are known; empty: the system's
 
   // Devices
@@ -185,6 +186,8 @@ struct ServerOptions {
 
   // Not of the command line: what main() has read.
   Environment environment;
+  // Of the program; null: the console has none.
+  const FleetView* fleet_view = nullptr;
 
   // By option name without dashes. Options that are not here have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;
@@ -230,7 +233,7 @@ struct CommandLine {
 };
 
 // Reads the command line of `braid serve`, whose argv[1] is "serve". Never fails but through
-// CommandLine::exit_code.
-CommandLine ParseServe(int argc, const char* const* argv);
+// CommandLine::exit_code. `fleet_view` checks --fleet-endpoints, and goes into the options.
+CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet_view = nullptr);
 
 }  // namespace braid

@@ -10,7 +10,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "fleet/endpoint.h"
 #include "protocols/http/gate.h"
 #include "sequences/redis_url.h"
 #include "sequences/state_store.h"
@@ -440,7 +439,7 @@ Status SetSequenceStore(ServerOptions& options, std::string_view text) {
 std::string ShowSequenceStore(const ServerOptions& options) { return options.sequence_store.url; }
 
 Status SetFleetEndpoints(ServerOptions& options, std::string_view text) {
-  BRAID_RETURN_IF_ERROR(fleet::ParseWhereabouts(text).status());
+  if (options.fleet_view != nullptr) BRAID_RETURN_IF_ERROR(options.fleet_view->check(text));
   options.fleet_endpoints = text;
   return OkStatus();
 }

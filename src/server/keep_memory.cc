@@ -1,4 +1,4 @@
-#include "commands/keep_memory.h"
+#include "server/keep_memory.h"
 
 #include <malloc.h>
 

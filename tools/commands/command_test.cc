@@ -47,6 +47,11 @@ TEST(Program, RefusesWhatIsNoCommand) {
               HasSubstr("did you mean: braid serve --model-repository=/m"));
 }
 
+TEST(Program, RefusesAFleetThatIsNone) {
+  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=a,,b", "models"}).err, HasSubstr("'' is no endpoint"));
+  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=", "models"}).err, HasSubstr("is no endpoint"));
+}
+
 TEST(Program, PrintsTheConfigurationOfAFleetThatGoesNowhereElse) {
   const Outcome envoy =
       RunBraid({"fleet", "envoy", "--endpoints", "127.0.0.1:8001:8000", "--sequence-models", "none"});

@@ -1,4 +1,5 @@
-// Configurations of Envoy as the front of a fleet: what docs/fleet-routing.md describes. Pure functions of what the replicas serve.
+// Configurations of Envoy as the front of a fleet: what docs/fleet-routing.md describes. Pure functions of what the replicas serve;
+// the texts are those of the folder envoy/.
 #pragma once
 
 #include <string>
@@ -49,5 +50,10 @@ Json EnvoyConfiguration(const EnvoyFleet& fleet, const EnvoyOptions& options);
 // name is renamed to them. `folder`: absolute.
 std::vector<std::pair<std::string, Json>> EnvoyFiles(const EnvoyFleet& fleet, const EnvoyOptions& options,
                                                      const std::string& folder);
+
+// The filter in Lua that reads the sequence of a request to one of `models` out of its body, where the request has no header
+// braid-sequence-id, and writes it there. A request in whose body it finds nothing goes on as it came. Braid itself compares header and body,
+// so that what is read wrongly is refused and not answered by another sequence.
+std::string LiftSequenceIdScript(const std::vector<std::string>& models);
 
 }  // namespace braid::fleet

@@ -1,8 +1,10 @@
 // `braid serve`: the server, until a signal ends it.
 #pragma once
 
+#include "server/fleet_view.h"
+
 namespace braid {
 
-int RunServe(int argc, const char* const* argv);
+int RunServe(int argc, const char* const* argv, const FleetView* fleet_view);
 
 }  // namespace braid

@@ -1,16 +1,3 @@
-#include "fleet/lift_sequence_id.h"
-
-#include <spdlog/fmt/fmt.h>
-
-namespace braid::fleet {
-namespace {
-
-// In KServe's JSON the id stands among the parameters of the request, in TensorFlow Serving's among the inputs, as a number or a text. A quote
-// within a text of JSON has a backslash before it, so the key in quotes cannot be a part of a tensor's text.
-//
-// In protobuf ModelInferRequest has the model's name as field 1 and the parameters as field 4: entries of a map from a text (1) to a message
-// (2) whose field 2 is a whole number, 3 a text and 5 an unsigned one. Whatever else there is, is stepped over by its length.
-constexpr char kScript[] = R"lua(
 local function number_at(body, at)
   local value, factor = 0, 1
   while true do
@@ -120,25 +107,3 @@ function envoy_on_request(handle)
   handle:headers():add("braid-sequence-id", id)
   handle:clearRouteCache()
 end
-)lua";
-
-// As text of Lua: whatever is no letter, digit or one of a few signs by its number.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '_' || c == '-' || c == '.';
-    quoted += plain ? std::string(1, c) : fmt::format("\\{:03}", static_cast<unsigned char>(c));
-  }
-  return quoted + "\"";
-}
-
-}  // namespace
-
-std::string LiftSequenceIdScript(const std::vector<std::string>& models) {
-  std::string table = "local models = {";
-  for (const std::string& model : models) table += fmt::format("[{}] = true, ", Quoted(model));
-  return table + "}\n" + kScript;
-}
-
-}  // namespace braid::fleet

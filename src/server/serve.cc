@@ -1,4 +1,4 @@
-#include "commands/serve.h"
+#include "server/serve.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 
 #include "base/guard.h"
 #include "base/recent_log.h"
-#include "commands/keep_memory.h"
 #include "server/environment.h"
+#include "server/keep_memory.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/startup_report.h"
@@ -148,8 +148,8 @@ int Serve(const CommandLine& line) {
 
 }  // namespace
 
-int RunServe(int argc, const char* const* argv) {
-  CommandLine line = ParseServe(argc, argv);
+int RunServe(int argc, const char* const* argv, const FleetView* fleet_view) {
+  CommandLine line = ParseServe(argc, argv, fleet_view);
   if (line.exit_code) {
     std::cout << line.out;
     std::cerr << line.err;

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fleet/lift_sequence_id.h"
-
 namespace braid::fleet {
 namespace {
 

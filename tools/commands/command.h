@@ -1,5 +1,5 @@
-// The commands of the braid program: `braid NAME ARGUMENT...`. Each is a file or a folder beside this one, and a row of
-// the table in command.cc, which `braid --help` prints.
+// The commands of the braid program: `braid NAME ARGUMENT...`. Each is a row of the table in command.cc, which
+// `braid --help` prints, and but for the server a file beside this one.
 #pragma once
 
 #include <span>

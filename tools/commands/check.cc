@@ -22,6 +22,7 @@
 #include "check/checker.h"
 #include "check/output.h"
 #include "check/report.h"
+#include "commands/fleet_view.h"
 #include "server/environment.h"
 #include "server/options.h"
 #include "server/options_python.h"
@@ -228,7 +229,7 @@ int RunCheck(int argc, const char* const* argv) {
     return 0;
   }
   if (line.rest.size() == 2) return Misuse("no path is given");
-  CommandLine options = ParseServe(static_cast<int>(line.rest.size()), line.rest.data());
+  CommandLine options = ParseServe(static_cast<int>(line.rest.size()), line.rest.data(), &kFleetView);
   if (options.exit_code) return MisuseOptions(options);
   if (options.options.serves_config() && options.options.config.config_path.empty()) {
     return Misuse("--model_name and --model_path are for braid serve; name the model's folder as PATH");

@@ -1,4 +1,4 @@
-#include "commands/native_worker.h"
+#include "server/native_worker.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -17,10 +17,10 @@
 #include "backends/native/native_worker.h"
 #include "base/guard.h"
 #include "base/unique_fd.h"
-#include "commands/keep_memory.h"
 #include "graph/registry.h"
 #include "mediapipe_graph/calculator_host.h"
 #include "mediapipe_graph/calculator_library.h"
+#include "server/keep_memory.h"
 
 namespace braid {
 namespace {

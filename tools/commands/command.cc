@@ -11,19 +11,20 @@
 #include "commands/bench.h"
 #include "commands/check.h"
 #include "commands/fleet.h"
+#include "commands/fleet_view.h"
 #include "commands/health.h"
-#include "commands/native_worker.h"
-#include "commands/serve.h"
 #include "commands/try.h"
+#include "server/native_worker.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
+#include "server/serve.h"
 
 namespace braid {
 namespace {
 
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
-     RunServe},
+     [](int argc, const char* const* argv) { return RunServe(argc, argv, &kFleetView); }},
     {"check", "PATH...", "say whether models would load and what in their files is to be changed", RunCheck},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},

@@ -1,0 +1,36 @@
+#include "commands/fleet_view.h"
+
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "fleet/replica.h"
+#include "fleet/status_report.h"
+
+namespace braid {
+namespace {
+
+// A page asks again a few seconds after each answer, so that what is late is not waited for.
+constexpr double kReplicaTimeoutS = 2;
+constexpr int64_t kFleetLookNs = 5 * kSecondNs;
+
+Status CheckFleet(std::string_view where) { return fleet::ParseWhereabouts(where).status(); }
+
+// No certificate of this server's is shown: it would lend its rights to who looks.
+Result<std::string> LookAtFleet(const FleetQuestion& question) {
+  BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts where, fleet::ParseWhereabouts(question.where));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> endpoints, fleet::FindReplicas(where));
+  fleet::Asking asking;
+  if (!question.authorization.empty()) asking.headers = {{"authorization", question.authorization}};
+  asking.tls.enabled = question.tls;
+  asking.tls.ca_file = question.ca_file;
+  asking.timeout_s = kReplicaTimeoutS;
+  asking.deadline_ns = SteadyNowNs() + kFleetLookNs;
+  return DumpJson(fleet::StatusJson(fleet::LookAtAll(endpoints, asking)));
+}
+
+}  // namespace
+
+const FleetView kFleetView = {CheckFleet, LookAtFleet};
+
+}  // namespace braid

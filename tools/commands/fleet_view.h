@@ -1,0 +1,10 @@
+// The view of a fleet in the console of `braid serve`.
+#pragma once
+
+#include "server/fleet_view.h"
+
+namespace braid {
+
+extern const FleetView kFleetView;
+
+}  // namespace braid
