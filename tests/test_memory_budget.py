@@ -270,7 +270,7 @@ def test_others_do_not_wait_while_much_json_is_read(repository, serve):
         body.socket.setblocking(False)
         with pytest.raises(BlockingIOError):
             body.answer()
-        body.socket.settimeout(20)
+        body.socket.settimeout(60)
         assert body.answer().startswith(b"HTTP/1.1 400 ")
 
 

@@ -24,7 +24,11 @@ import program_help  # noqa: E402
 
 TOOLS = {"dh": "debhelper", "lintian": "lintian", "man": "man-db", "zsh": "zsh", "fish": "fish", "skopeo": "skopeo"}
 MISSING = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs apt-get install {' '.join(MISSING)}")
+# The packages are built within the time of the first test.
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"needs apt-get install {' '.join(MISSING)}"),
+    pytest.mark.timeout(600),
+]
 
 
 def output(*command, **more):

@@ -102,6 +102,7 @@ def resident_kib(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [4000, pytest.param(10000, marks=pytest.mark.campaign)])
 def test_memory_does_not_grow_with_requests(server, count):
     """Requests that demultiplex custom nodes' memory and gather it. One tensor kept of each would be 3 KiB and more: 12 MiB of 4,000."""
