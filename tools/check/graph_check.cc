@@ -119,7 +119,7 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
   const bool wrong = file.ReportFaults(graph.name, findings);
   trial.TakeBlame();
   std::vector<std::string> files;
-  auto servable = trial.config_makers().make_graph(graph, files);
+  auto servable = trial.makers().Graph(graph, files);
   if (servable.ok()) {
     for (const TextField& field : file.fields().all()) {
       const std::string plain = PlainField(field.path);

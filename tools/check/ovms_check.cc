@@ -270,7 +270,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
                FaultError(Fault::kNoModelVersionAvailable, model.base_path).message(), model.name,
                "put the model's files into a folder '1' in there");
   }
-  const ConfigMakers makers = trial_.config_makers();
+  const ConfigMakers makers = trial_.makers().ForConfig();
   bool all = true;
   for (const int64_t version : ChooseVersionFolders(model.version_policy, *available)) {
     const std::string path = VersionPathOf(model.base_path, version);
@@ -295,7 +295,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
 
 CustomNodeLibraries OvmsCheck::OpenLibraries() {
   CustomNodeLibraries libraries;
-  const ConfigMakers makers = trial_.config_makers();
+  const ConfigMakers makers = trial_.makers().ForConfig();
   for (const OvmsCustomNodeLibrary& library : config_.custom_node_libraries) {
     const Entry entry = EntryOf(*main_, kLibraries, "", library.name);
     if (!library.fault.ok()) {
@@ -396,7 +396,7 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
                pipeline.name, "check with --import");
   }
   std::vector<PipelineFault> faults;
-  auto servable = trial_.TryPipeline(pipeline, libraries_, faults);
+  auto servable = trial_.makers().Pipeline(pipeline, libraries_, &faults);
   if (servable.ok()) {
     trial_.catalog().Publish(*std::move(servable));
     summary_[row].loads = true;
