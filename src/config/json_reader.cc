@@ -114,7 +114,7 @@ std::string JsonFaults::Text() const {
   std::string text;
   const size_t told = std::min(faults_.size(), kMostFaultsTold);
   for (size_t i = 0; i < told; ++i) {
-    const auto& [path, what] = faults_[i];
+    const auto& [path, what, keys] = faults_[i];
     text += (i == 0 ? "" : "; ") + (path.empty() ? "" : path + ": ") + what;
   }
   if (told < faults_.size()) text += "; and " + std::to_string(faults_.size() - told) + " more";
@@ -222,7 +222,8 @@ bool JsonObject::ExpectList(const Json& value, std::string_view key) {
 void JsonObject::Finish() {
   if (object_ == nullptr) return;
   for (const auto& [key, value] : object_->items()) {
-    if (!known_.contains(key)) Fault(key, "there is no such key");
+    if (!known_.contains(key))
+      faults_.Add(PathOf(key), "there is no such key", {known_.begin(), known_.end()});
   }
 }
 

@@ -25,17 +25,26 @@ namespace braid {
 
 // Keeps the order of keys.
 
+struct JsonFault {
+  std::string path;
+  std::string what;
+  // Of a key that there is not: those that there are.
+  std::vector<std::string> keys = {};
+};
+
 class JsonFaults {
  public:
-  void Add(std::string path, std::string what) { faults_.emplace_back(std::move(path), std::move(what)); }
+  void Add(std::string path, std::string what, std::vector<std::string> keys = {}) {
+    faults_.push_back({std::move(path), std::move(what), std::move(keys)});
+  }
   bool empty() const { return faults_.empty(); }
-  // Path and text of each, in the order in which they were found.
-  const std::vector<std::pair<std::string, std::string>>& all() const { return faults_; }
+  // In the order in which they were found.
+  const std::vector<JsonFault>& all() const { return faults_; }
   // "/a/0/b: expected a text; /c: there is no such key"; the first hundred.
   std::string Text() const;
 
  private:
-  std::vector<std::pair<std::string, std::string>> faults_;
+  std::vector<JsonFault> faults_;
 };
 
 // Keys that are given twice become faults. Errors: INVALID_ARGUMENT with line and column where the text is no

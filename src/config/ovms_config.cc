@@ -68,7 +68,7 @@ class FileReader {
 
  private:
   void Tell(const JsonFaults& faults, bool unsupported) {
-    for (const auto& [path, what] : faults.all()) faults_.push_back({path, what, unsupported});
+    for (const auto& [path, what, keys] : faults.all()) faults_.push_back({path, what, unsupported, keys});
   }
 
   // Adds `entry` unless there is one of its name.

@@ -184,6 +184,8 @@ struct OvmsFault {
   std::string path;  // "/model_config_list/0/config/nireq"
   std::string what;
   bool unsupported = false;  // a feature that this server does not have
+  // Of a key that there is not: those that there are in its object.
+  std::vector<std::string> keys = {};
 };
 // The same; `faults` gets those of the file, and those of entries that keep these alone from being served.
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,

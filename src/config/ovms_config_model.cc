@@ -74,7 +74,7 @@ class ModelReader {
     const auto inside = ParseJsonText(text, faults);
     if (!inside.ok()) return own_.Add(path, inside.status().message());
     apply_object(*inside, faults);
-    for (const auto& [place, what] : faults.all()) own_.Add(path, what);
+    for (const JsonFault& fault : faults.all()) own_.Add(path, fault.what);
   }
 
   template <class Value>

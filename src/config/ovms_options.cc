@@ -110,7 +110,7 @@ Result<OvmsModelConfig> ModelConfigFromOptions(const std::map<std::string, std::
   JsonFaults own;
   OvmsModelConfig model = ReadOvmsModel(entry, "", folder, findings, own);
   for (const JsonFaults* found : {&findings.faults, &own}) {
-    for (const auto& [path, what] : found->all()) faults.Add(OptionOfPath(path), what);
+    for (const JsonFault& fault : found->all()) faults.Add(OptionOfPath(fault.path), fault.what);
   }
   if (!faults.empty()) return InvalidArgumentError(faults.Text());
   return model;

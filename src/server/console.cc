@@ -45,7 +45,7 @@ Console::Console(Surroundings surroundings)
       addresses_(std::make_shared<const ServerAddresses>()),
       context_{.server = surroundings_.context,
                .limits = surroundings_.limits,
-               .memory = surroundings_.memory,
+               .memory = surroundings_.seen.process_memory,
                .assets = Assets(),
                .manage_how = ManageHowOf(surroundings_.options),
                .started_ms = WallNowMs(),
@@ -58,8 +58,8 @@ Console::Console(Surroundings surroundings)
                                          surroundings_.http_connections(), surroundings_.grpc_connections()};
                    },
                .history = history_,
-               .log = surroundings_.log,
-               .traces = surroundings_.traces,
+               .log = surroundings_.seen.recent_log,
+               .traces = surroundings_.seen.tracer.get(),
                .fleet = FleetJson(surroundings_.options),
                .config_to_json = ConfigToJson},
       routes_(context_) {

@@ -11,16 +11,15 @@
 
 #include "base/mutex.h"
 #include "base/published.h"
-#include "base/recent_log.h"
 #include "protocols/access/api.h"
 #include "protocols/console/console_context.h"
 #include "protocols/console/console_routes.h"
 #include "protocols/console/history.h"
 #include "protocols/openapi/front_page.h"
 #include "scheduling/timer_service.h"
+#include "server/observability.h"
 #include "server/options.h"
 #include "server/startup_report.h"
-#include "serving/slow_traces.h"
 
 namespace braid {
 
@@ -34,10 +33,8 @@ class Console {
     const ServerOptions& options;
     const ProtocolContext& context;
     const ClientLimits& limits;
-    ProcessMemory& memory;
+    Observability& seen;
     Timers& timers;
-    const RecentLog* log;  // null: none is kept
-    SlowTraces* traces;    // null: nothing is traced
     // Count connections, from any thread.
     std::function<size_t()> http_connections;
     std::function<size_t()> grpc_connections;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,13 @@
 #include "base/recent_log.h"
 #include "base/status.h"
 #include "gpu/devices.h"
+#include "protocols/net/client_limits.h"
+#include "server/fronts.h"
+#include "server/heap_trimmer.h"
+#include "server/loading.h"
+#include "server/observability.h"
 #include "server/options.h"
+#include "server/server_control.h"
 #include "server/startup_report.h"
 
 namespace braid {
@@ -26,23 +33,35 @@ class Server {
   // `recent_log` has the last lines of the log, for the console; null: it shows none. Both outlive the server.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log,
                                                const RecentLog* recent_log, Status& load_status);
-  ~Server();
 
-  const ServerAddresses& addresses() const;
-  const Catalog& catalog() const;
+  const ServerAddresses& addresses() const { return fronts_->addresses(); }
+  const Catalog& catalog() const { return loading_.catalog(); }
   // What models can be placed on.
-  const std::vector<GpuDevice>& gpus() const;
+  const std::vector<GpuDevice>& gpus() const { return loading_.gpus().devices; }
   // Where a browser finds the console; empty without one.
-  std::string console_url() const;
+  std::string console_url() const { return fronts_->console_url(); }
 
   // Stops to accept, lets requests in flight end, finalizes every model; all within the exit timeout. Errors:
   // user code could not be ended in time; the process is then to leave by _exit().
   Status Stop();
 
  private:
-  class Parts;
-  explicit Server(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  Server(const ServerOptions& options, Logger& log, const RecentLog* recent_log);
+
+  Status Open(Status& load_status);
+  Status Load(Status& load_status);
+  void GiveNotice();
+  void DrainSequences();
+
+  // In the order in which the parts depend on one another; they go in the reverse order.
+  const ServerOptions options_;
+  Logger& log_;
+  HeapTrimmer heap_trimmer_;
+  Observability seen_;
+  const std::shared_ptr<ClientLimits> limits_;  // shared with the ports
+  Loading loading_;
+  std::optional<ServerControl> control_;
+  std::unique_ptr<Fronts> fronts_;
 };
 
 }  // namespace braid

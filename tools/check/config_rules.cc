@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/nearest_name.h"
+#include "config/without_effect.h"
 
 namespace braid::check {
 namespace {
@@ -29,43 +30,6 @@ struct Rule {
 
 // A rule of a message holds for what is in it too, and is told once.
 constexpr Rule kModelRules[] = {
-    {"no-effect", "optimization.graph", "", Level::kNote,
-     "'graph' has no effect: OpenVINO optimizes by itself", "leave it out", kConfiguration},
-    {"no-effect", "optimization.priority", "", Level::kNote, "'priority' has no effect", "leave it out",
-     kConfiguration},
-    {"no-effect", "optimization.cuda", "", Level::kNote,
-     "'cuda' has no effect: it is for backends that there are none of here", "leave it out", kConfiguration},
-    {"no-effect", "optimization.execution_accelerators", "", Level::kNote,
-     "'execution_accelerators' has no effect",
-     "leave it out; 'parameters' of an OpenVINO model are properties of the device", kConfiguration},
-    {"no-effect", "optimization.input_pinned_memory", "", Level::kNote, "'input_pinned_memory' has no effect",
-     "leave it out", kConfiguration},
-    {"no-effect", "optimization.output_pinned_memory", "", Level::kNote,
-     "'output_pinned_memory' has no effect", "leave it out", kConfiguration},
-    {"no-effect", "optimization.gather_kernel_buffer_threshold", "", Level::kNote,
-     "'gather_kernel_buffer_threshold' has no effect: tensors are not gathered", "leave it out",
-     kConfiguration},
-    {"no-effect", "optimization.eager_batching", "", Level::kNote, "'eager_batching' has no effect",
-     "leave it out", kConfiguration},
-    {"no-effect", "cc_model_filenames", "", Level::kNote,
-     "'cc_model_filenames' has no effect: the same file runs on each device", "leave it out", kConfiguration},
-    {"no-effect", "model_operations", "", Level::kNote, "'model_operations' has no effect",
-     "load operators of your own with --cpu_extension", kConfiguration},
-    {"no-effect", "batch_input", "", Level::kNote,
-     "'batch_input' has no effect: no backend here takes such tensors", "leave it out", kConfiguration},
-    {"no-effect", "batch_output", "", Level::kNote,
-     "'batch_output' has no effect: no backend here gives such tensors", "leave it out", kConfiguration},
-    {"no-effect", "input.is_non_linear_format_io", "true", Level::kNote,
-     "'is_non_linear_format_io' has no effect", "leave it out", kConfiguration},
-    {"no-effect", "output.is_non_linear_format_io", "true", Level::kNote,
-     "'is_non_linear_format_io' has no effect", "leave it out", kConfiguration},
-    {"no-effect", "instance_group.secondary_devices", "", Level::kNote,
-     "'secondary_devices' is for the model, which finds it in its configuration: nothing is placed by it", "",
-     kConfiguration},
-    {"no-effect", "instance_group.profile", "", Level::kNote, "'profile' has no effect: it is TensorRT's",
-     "leave it out", kConfiguration},
-    {"no-effect", "instance_group.host_policy", "", Level::kNote, "'host_policy' has no effect",
-     "leave it out", kConfiguration},
     {"other-runtime", "backend", "onnxruntime", Level::kDifference,
      "OpenVINO runs the model, not ONNX Runtime", "compare its answers once", kProcesses},
     {"other-runtime", "backend", "tensorflow", Level::kDifference, "OpenVINO runs the model, not TensorFlow",
@@ -86,21 +50,6 @@ constexpr Rule kModelRules[] = {
      "read it",
      "", "docs/sequences.md#state-that-the-server-keeps"},
 };
-
-constexpr Rule kNeedsRateLimit = {"needs-option",
-                                  "instance_group.rate_limiter",
-                                  "",
-                                  Level::kNote,
-                                  "'rate_limiter' has no effect unless the server limits rates",
-                                  "serve with --rate-limit=execution_count",
-                                  kConfiguration};
-constexpr Rule kNeedsCache = {"needs-option",
-                              "response_cache.enable",
-                              "true",
-                              Level::kNote,
-                              "'response_cache' has no effect unless the server has a cache",
-                              "serve with --cache-config=local,size=BYTES",
-                              kConfiguration};
 
 constexpr std::string_view kModelEntry = "/model_config_list/*/config";
 
@@ -248,8 +197,13 @@ std::string WithoutIndexes(std::string_view path) {
 void ApplyModelRules(const TextFile& file, const std::string& servable, const RuleContext& context,
                      Findings& findings) {
   std::vector<Rule> rules(std::begin(kModelRules), std::end(kModelRules));
-  if (!context.rate_limited) rules.push_back(kNeedsRateLimit);
-  if (!context.has_cache) rules.push_back(kNeedsCache);
+  for (const FieldWithoutEffect& each : ModelFieldsWithoutEffect()) {
+    if ((each.unless == EffectBy::kRateLimit && context.rate_limited) ||
+        (each.unless == EffectBy::kCache && context.has_cache))
+      continue;
+    rules.push_back({each.unless == EffectBy::kNothing ? "no-effect" : "needs-option", each.field, each.value,
+                     Level::kNote, each.message, each.advice, kConfiguration});
+  }
   const TextField* backend = file.fields().Find("backend");
   const bool python = backend == nullptr || backend->value == "python";
   for (const TextField& field : file.fields().all()) {

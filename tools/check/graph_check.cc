@@ -9,6 +9,7 @@
 
 #include "check/text_file.h"
 #include "config/config_file.h"
+#include "config/without_effect.h"
 #include "graph/node_names.h"
 #include "graph/topology.h"
 #include "mediapipe/calculator.pb.h"
@@ -18,22 +19,6 @@ namespace braid::check {
 namespace {
 
 constexpr std::string_view kGraphs = "docs/compatibility.md#openvino-model-server-python-nodes-and-graphs";
-
-struct GraphRule {
-  std::string_view field;
-  std::string_view message;
-};
-
-// Without effect, of graphs that load.
-constexpr GraphRule kWithoutEffect[] = {
-    {"num_threads", "'num_threads' is checked and has no effect: threads belong to the server"},
-    {"executor", "'executor' is checked and has no effect: threads belong to the server"},
-    {"max_queue_size", "'max_queue_size' has no effect"},
-    {"node.executor", "'executor' is checked and has no effect: threads belong to the server"},
-    {"node.max_in_flight", "'max_in_flight' is checked and has no effect: threads belong to the server"},
-    {"node.node_options.service_url", "'service_url' has no effect: the servable is one of this server"},
-    {"node.node_options.server_config", "'server_config' has no effect: the servable is one of this server"},
-};
 
 // The word between the first two quotes, from `from` on; moves `from` behind it.
 std::optional<std::string> NextQuoted(const std::string& text, size_t& from) {
@@ -119,14 +104,14 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
   const bool wrong = file.ReportFaults(graph.name, findings);
   trial.TakeBlame();
   std::vector<std::string> files;
-  auto servable = trial.config_makers().make_graph(graph, files);
+  auto servable = trial.makers().Graph(graph, files);
   if (servable.ok()) {
     for (const TextField& field : file.fields().all()) {
       const std::string plain = PlainField(field.path);
-      for (const GraphRule& rule : kWithoutEffect) {
+      for (const FieldWithoutEffect& rule : GraphFieldsWithoutEffect()) {
         if (plain != rule.field) continue;
         findings.Add({Level::kNote, "no-effect", file.path(), field.name, std::string(rule.message),
-                      "leave it out", std::string(kGraphs), graph.name});
+                      std::string(rule.advice), std::string(kGraphs), graph.name});
       }
     }
     trial.catalog().Publish(*std::move(servable));

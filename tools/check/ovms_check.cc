@@ -24,74 +24,7 @@ constexpr std::string_view kLibraries = "/custom_node_library_config_list";
 constexpr std::string_view kGraphEntries = "/mediapipe_config_list";
 constexpr std::string_view kRefusedPage = "docs/moving-from-ovms.md#what-is-refused-or-is-not-there-yet";
 
-// The keys that each object of a config.json may have, for typing errors: what the reader says of a key is that there is
-// no such key.
-struct Keys {
-  std::string_view object;  // as WithoutIndexes() has it
-  std::vector<std::string> keys;
-};
-const std::vector<Keys>& KnownKeys() {
-  static const std::vector<Keys> known = {
-      {"",
-       {"model_config_list", "pipeline_config_list", "custom_node_library_config_list",
-        "mediapipe_config_list", "custom_loader_config_list", "monitoring"}},
-      {"/model_config_list/*", {"config"}},
-      {"/model_config_list/*/config",
-       {"name",
-        "base_path",
-        "batch_size",
-        "shape",
-        "layout",
-        "precision",
-        "mean",
-        "scale",
-        "color_format",
-        "nireq",
-        "target_device",
-        "plugin_config",
-        "allow_cache",
-        "model_version_policy",
-        "stateful",
-        "idle_sequence_cleanup",
-        "low_latency_transformation",
-        "max_sequence_number",
-        "allow_in_pipelines",
-        "isolate",
-        "graph_path",
-        "subconfig",
-        "custom_loader_options"}},
-      {"/model_config_list/*/config/model_version_policy", {"all", "latest", "specific"}},
-      {"/model_config_list/*/config/model_version_policy/latest", {"num_versions"}},
-      {"/model_config_list/*/config/model_version_policy/specific", {"versions"}},
-      {"/pipeline_config_list/*",
-       {"name", "inputs", "outputs", "nodes", "demultiply_count", "allow_auto_shape", "convert_precision"}},
-      {"/pipeline_config_list/*/nodes/*",
-       {"name", "type", "model_name", "library_name", "version", "params", "inputs", "outputs",
-        "demultiply_count", "gather_from_node"}},
-      {"/pipeline_config_list/*/nodes/*/outputs/*", {"data_item", "alias"}},
-      {"/custom_node_library_config_list/*", {"name", "base_path", "isolate"}},
-      {"/mediapipe_config_list/*", {"name", "base_path", "graph_path", "subconfig"}},
-      {"/monitoring", {"metrics"}},
-      {"/monitoring/metrics", {"enable", "metrics_list"}},
-  };
-  return known;
-}
-
 std::string_view Last(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-std::string_view Around(std::string_view path) { return path.substr(0, path.rfind('/')); }
-
-// Whether the file has the key, and it is one that its object does not know.
-bool IsUnknownKey(const JsonFields& fields, const std::string& path, std::string& advice) {
-  if (fields.Find(path) == nullptr) return false;
-  const std::string object = WithoutIndexes(Around(path));
-  const auto& known = KnownKeys();
-  const auto keys = std::ranges::find(known, object, &Keys::object);
-  const std::string key(Last(path));
-  if (keys == known.end() || std::ranges::find(keys->keys, key) != keys->keys.end()) return false;
-  advice = DidYouMean(key, keys->keys);
-  if (advice.empty()) advice = "leave it out";
-  return true;
-}
 
 std::string FolderOf(const std::string& path) {
   std::error_code fault;
@@ -204,8 +137,11 @@ void OvmsCheck::AddFaults(const File& file, const std::vector<OvmsFault>& faults
     const FaultAdvice known = AdviceFor(fault.path);
     std::string advice(known.advice);
     std::string rule = fault.unsupported ? "refused" : "value";
-    // A key that is given twice is known, and its fault another one.
-    if (IsUnknownKey(file.fields, fault.path, advice)) rule = "unknown-key";
+    if (!fault.keys.empty()) {
+      rule = "unknown-key";
+      advice = DidYouMean(Last(fault.path), fault.keys);
+      if (advice.empty()) advice = "leave it out";
+    }
     const JsonField* field = file.fields.Find(fault.path);
     const Position at =
         field != nullptr && rule == "unknown-key" ? field->name : file.fields.PlaceOf(fault.path);
@@ -270,7 +206,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
                FaultError(Fault::kNoModelVersionAvailable, model.base_path).message(), model.name,
                "put the model's files into a folder '1' in there");
   }
-  const ConfigMakers makers = trial_.config_makers();
+  const ConfigMakers makers = trial_.makers().ForConfig();
   bool all = true;
   for (const int64_t version : ChooseVersionFolders(model.version_policy, *available)) {
     const std::string path = VersionPathOf(model.base_path, version);
@@ -295,7 +231,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
 
 CustomNodeLibraries OvmsCheck::OpenLibraries() {
   CustomNodeLibraries libraries;
-  const ConfigMakers makers = trial_.config_makers();
+  const ConfigMakers makers = trial_.makers().ForConfig();
   for (const OvmsCustomNodeLibrary& library : config_.custom_node_libraries) {
     const Entry entry = EntryOf(*main_, kLibraries, "", library.name);
     if (!library.fault.ok()) {
@@ -396,7 +332,7 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
                pipeline.name, "check with --import");
   }
   std::vector<PipelineFault> faults;
-  auto servable = trial_.TryPipeline(pipeline, libraries_, faults);
+  auto servable = trial_.makers().Pipeline(pipeline, libraries_, &faults);
   if (servable.ok()) {
     trial_.catalog().Publish(*std::move(servable));
     summary_[row].loads = true;

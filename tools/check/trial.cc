@@ -15,9 +15,7 @@
 #include "backends/python/python_nodes.h"
 #include "base/clock.h"
 #include "config/config_json.h"
-#include "mediapipe_graph/calculator_library.h"
 #include "model_config.pb.h"
-#include "pipeline/ensemble.h"
 #include "pipeline/ensemble_dag.h"
 #include "scheduling/batching_policy.h"
 #include "sequences/sequence_policy.h"
@@ -199,7 +197,7 @@ Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const
   openvino.cpu_stands_in = trial->gpus_.cpu_stands_in;
   BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create(openvino, trial->log_));
   trial->python_ = std::make_unique<PythonFiles>(*trial);
-  BRAID_ASSIGN_OR_RETURN(trial->calculators_, MakeCalculators(options.calculator_libraries));
+  BRAID_RETURN_IF_ERROR(trial->makers_.OpenCalculators({}));
   return trial;
 }
 
@@ -209,36 +207,25 @@ std::vector<GpuPlacement> Trial::PlacementsOf(const inference::ModelConfig& conf
   return {gpus_, openvino_->Gpus(config)};
 }
 
-FolderMakers Trial::folder_makers() {
-  FolderMakers makers;
-  makers.backends = {python_.get(), openvino_.get()};
-  makers.make_model = [this](ServableInfo info, const std::unique_ptr<BackendModel>&,
-                             const std::function<void(const std::string&)>&) {
-    return MakeModel(std::move(info));
-  };
-  makers.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
-    return MakeTriedEnsemble(std::move(info), why_missing);
-  };
-  return makers;
+Makers::Steps Trial::Steps() {
+  return {.make_model =
+              [this](ServableInfo info, const std::unique_ptr<BackendModel>&,
+                     const std::function<void(const std::string&)>&) { return MakeModel(std::move(info)); },
+          .load_model = [this](const OvmsModelConfig& entry, int64_t version,
+                               const std::string& path) { return openvino_->Load(entry, version, path); },
+          .open_library =
+              [](const OvmsCustomNodeLibrary& library) {
+                return CustomNodeLibrary::Open(library.name, library.base_path);
+              },
+          .start_nodes = [this](const std::string&,
+                                const std::vector<PythonNodeSpec>& nodes) { return ImportNodes(nodes); },
+          .configure = [this](const Servable& servable) { return CheckLatency(servable.info()); }};
 }
 
-ConfigMakers Trial::config_makers() {
-  ConfigMakers makers;
-  makers.load_model = [this](const OvmsModelConfig& entry, int64_t version, const std::string& path) {
-    return openvino_->Load(entry, version, path);
-  };
-  makers.make_servable = [this](ServableInfo info, const std::unique_ptr<BackendModel>&) {
-    return MakeModel(std::move(info));
-  };
-  makers.open_library = [](const OvmsCustomNodeLibrary& library) {
-    return CustomNodeLibrary::Open(library.name, library.base_path);
-  };
-  makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
-    std::vector<PipelineFault> faults;
-    return TryPipeline(config, libraries, faults);
-  };
-  makers.make_graph = [this](const OvmsGraphConfig& config, std::vector<std::string>& files) {
-    return MakeTriedGraph(config, files);
+FolderMakers Trial::folder_makers() {
+  FolderMakers makers = makers_.ForFolders({python_.get(), openvino_.get()});
+  makers.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
+    return MakeTriedEnsemble(std::move(info), why_missing);
   };
   return makers;
 }
@@ -252,54 +239,41 @@ Result<std::shared_ptr<Servable>> Trial::MakeModel(ServableInfo info) {
     blame_.field = "dynamic_batching";
     BRAID_ASSIGN_OR_RETURN(const BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   }
-  blame_.field = "model_metrics";
-  BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_, log_));
-  blame_.field.clear();
+  BRAID_RETURN_IF_ERROR(CheckLatency(info));
   return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
 }
 
-Result<std::shared_ptr<Servable>> Trial::MakeTriedEnsemble(
-    ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing) {
+Status Trial::CheckLatency(const ServableInfo& info) {
+  blame_.field = "model_metrics";
+  BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_, log_));
+  blame_.field.clear();
+  return OkStatus();
+}
+
+Result<std::shared_ptr<Servable>> Trial::MakeTriedEnsemble(ServableInfo info, const WhyMissing& why_missing) {
   const auto uses = UsesOfEnsemble(*info.config);
-  if (std::ranges::any_of(uses, [this](const ServableUse& use) { return IsOpen(use.name); })) {
-    NoteOpen(info.name);
-    FieldFault fault = CheckEnsembleConfig(*info.config);
-    blame_.field = std::move(fault.field);
-    if (!fault.ok()) return fault.status;
-    return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
+  if (std::ranges::none_of(uses, [this](const ServableUse& use) { return IsOpen(use.name); }))
+    return makers_.Ensemble(std::move(info), why_missing, &blame_.field);
+  NoteOpen(info.name);
+  FieldFault fault = CheckEnsembleConfig(*info.config);
+  blame_.field = std::move(fault.field);
+  if (!fault.ok()) return fault.status;
+  return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
+}
+
+Result<std::unique_ptr<PythonNodes>> Trial::ImportNodes(const std::vector<PythonNodeSpec>& nodes) {
+  for (const PythonNodeSpec& node : nodes) {
+    if (!imports()) continue;
+    ImportRequest request;
+    request.class_name = "OvmsPythonModel";
+    request.file = node.handler_path;
+    request.module_name = std::filesystem::path(node.handler_path).stem().string();
+    Imported imported = ImportModel(import_, request);
+    if (imported.status.ok()) continue;
+    blame_.code = imported.place.value_or(CodePlace{node.handler_path, 0});
+    return imported.status;
   }
-  return MakeEnsemble(std::move(info), dag_deps_, why_missing, &blame_.field);
-}
-
-Result<std::shared_ptr<Servable>> Trial::TryPipeline(const OvmsPipelineConfig& config,
-                                                     const CustomNodeLibraries& libraries,
-                                                     std::vector<PipelineFault>& faults) {
-  return MakePipeline(config, libraries, custom_node_threads_, dag_deps_, &faults);
-}
-
-Result<std::shared_ptr<Servable>> Trial::MakeTriedGraph(const OvmsGraphConfig& config,
-                                                        std::vector<std::string>& files) {
-  GraphDeps deps{catalog_, calculators_, timers_, graph_threads_};
-  deps.start_python = [this, &files](
-                          const std::string&,
-                          const std::vector<PythonNodeSpec>& nodes) -> Result<std::unique_ptr<PythonNodes>> {
-    for (const PythonNodeSpec& node : nodes) {
-      files.push_back(node.handler_path);
-      if (!imports()) continue;
-      ImportRequest request;
-      request.class_name = "OvmsPythonModel";
-      request.file = node.handler_path;
-      request.module_name = std::filesystem::path(node.handler_path).stem().string();
-      Imported imported = ImportModel(import_, request);
-      if (imported.status.ok()) continue;
-      blame_.code = imported.place.value_or(CodePlace{node.handler_path, 0});
-      return imported.status;
-    }
-    return std::unique_ptr<PythonNodes>(std::make_unique<UnstartedNodes>());
-  };
-  deps.no_queue = !options_.environment.graph_queues;
-  BRAID_ASSIGN_OR_RETURN(auto servable, GraphServable::Create(config, deps));
-  return std::shared_ptr<Servable>(std::move(servable));
+  return std::unique_ptr<PythonNodes>(std::make_unique<UnstartedNodes>());
 }
 
 }  // namespace braid::check

@@ -12,19 +12,14 @@
 #include <vector>
 
 #include "backends/openvino/openvino_backend.h"
-#include "base/elastic_threads.h"
 #include "base/status.h"
 #include "base/warning_log.h"
 #include "check/import.h"
-#include "graph/registry.h"
-#include "mediapipe_graph/graph_servable.h"
-#include "pipeline/custom_node_threads.h"
-#include "pipeline/dag_servable.h"
-#include "pipeline/pipeline.h"
 #include "repository/manager_options.h"
 #include "scheduling/backend.h"
 #include "scheduling/call_graph.h"
 #include "scheduling/timer_service.h"
+#include "server/makers.h"
 #include "server/options.h"
 #include "serving/catalog.h"
 #include "serving/gpu_placement.h"
@@ -44,20 +39,14 @@ class Trial {
   std::vector<std::string> TakeWarnings() { return warnings_->Take(); }
   // What has been found good.
   Catalog& catalog() { return catalog_; }
-  const graph::CalculatorRegistry& calculators() const { return *calculators_; }
   bool imports() const { return import_.enabled; }
 
   // Where the backends would place a model.
   std::vector<GpuPlacement> PlacementsOf(const inference::ModelConfig& config);
 
-  // What the server loads model folders and entries of a config.json with.
+  // What the server makes servables with, of model folders and of entries of a config.json.
   FolderMakers folder_makers();
-  ConfigMakers config_makers();
-
-  // ConfigMakers::make_pipeline, which tells the faults one by one.
-  Result<std::shared_ptr<Servable>> TryPipeline(const OvmsPipelineConfig& config,
-                                                const CustomNodeLibraries& libraries,
-                                                std::vector<PipelineFault>& faults);
+  Makers& makers() { return makers_; }
 
   // What the last load knows of its fault beside the text: the field of the configuration, empty for none, and the place
   // in Python code.
@@ -76,11 +65,11 @@ class Trial {
   class PythonFiles;
   Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log);
 
+  Makers::Steps Steps();
   Result<std::shared_ptr<Servable>> MakeModel(ServableInfo info);
-  Result<std::shared_ptr<Servable>> MakeTriedEnsemble(
-      ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing);
-  Result<std::shared_ptr<Servable>> MakeTriedGraph(const OvmsGraphConfig& config,
-                                                   std::vector<std::string>& files);
+  Result<std::shared_ptr<Servable>> MakeTriedEnsemble(ServableInfo info, const WhyMissing& why_missing);
+  Result<std::unique_ptr<PythonNodes>> ImportNodes(const std::vector<PythonNodeSpec>& nodes);
+  Status CheckLatency(const ServableInfo& info);
 
   const ServerOptions options_;
   const ImportOptions import_;
@@ -90,10 +79,7 @@ class Trial {
   Catalog catalog_;
   TimerService timers_;
   CallGraph call_graph_;
-  const DagDeps dag_deps_{catalog_, timers_, call_graph_};
-  CustomNodeThreads custom_node_threads_;
-  ElasticThreads graph_threads_{{.name = "brd-graph", .most = 1}};
-  std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with the graphs
+  Makers makers_{options_, {catalog_, timers_, call_graph_}, Steps()};
   std::unique_ptr<OpenVinoBackend> openvino_;
   std::unique_ptr<PythonFiles> python_;
   Blame blame_;

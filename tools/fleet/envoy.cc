@@ -6,6 +6,7 @@
 
 #include "fleet/envoy_files.h"
 #include "fleet/templates.h"
+#include "load/messages.h"
 
 namespace braid::fleet {
 namespace {
@@ -35,26 +36,13 @@ size_t RingSize(const EnvoyFleet& fleet) {
   return std::max<size_t>(4096, fleet.upstreams.size() * kPlaces);
 }
 
-bool IsPlain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-         c == '.';
-}
-
-// The name of a model as it stands in a path.
-std::string PathText(const std::string& name) {
-  std::string text;
-  for (const char c : name) {
-    text +=
-        IsPlain(c) || c == '~' ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return text;
-}
-
 // As text of Lua: what is no letter, digit or one of a few signs by its number.
 std::string LuaText(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    quoted += IsPlain(c) ? std::string(1, c) : fmt::format("\\{:03}", static_cast<unsigned char>(c));
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-' || c == '.';
+    quoted += plain ? std::string(1, c) : fmt::format("\\{:03}", static_cast<unsigned char>(c));
   }
   return quoted + "\"";
 }
@@ -73,7 +61,7 @@ Json SequenceModelValues(const std::string& model) {
   const std::string refusal = fmt::format(
       "'{}' has sequences: its requests name theirs in the header {}, so that they all reach one server",
       model, kSequenceHeader);
-  return {{"path", PathText(model)}, {"refusal", DumpJson(Json{{"error", refusal}})}};
+  return {{"path", load::PathPart(model)}, {"refusal", DumpJson(Json{{"error", refusal}})}};
 }
 
 // What the templates speak of.

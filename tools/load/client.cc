@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -62,11 +63,110 @@ class Answers : public Exchange {
   const std::function<bool(const InferResponse&)>& take_;
 };
 
+// ---- messages of gRPC as the JSON that the same server answers over HTTP
+
+struct Field {
+  enum class Kind : unsigned char { kText, kNumber, kFlag, kMessage };
+  uint32_t number;
+  const char* name;
+  Kind kind;
+  bool list = false;
+  std::span<const Field> inside = {};  // of kMessage
+};
+using Kind = Field::Kind;
+using Fields = std::span<const Field>;
+
+constexpr Field kTensor[] = {
+    {1, "name", Kind::kText}, {2, "datatype", Kind::kText}, {3, "shape", Kind::kNumber, true}};
+constexpr Field kMetadata[] = {{1, "name", Kind::kText},
+                               {2, "versions", Kind::kText, true},
+                               {3, "platform", Kind::kText},
+                               {4, "inputs", Kind::kMessage, true, kTensor},
+                               {5, "outputs", Kind::kMessage, true, kTensor}};
+constexpr Field kConfigInput[] = {{1, "name", Kind::kText}, {8, "optional", Kind::kFlag}};
+constexpr Field kPolicy[] = {{1, "decoupled", Kind::kFlag}};
+constexpr Field kConfig[] = {{4, "max_batch_size", Kind::kNumber},
+                             {5, "input", Kind::kMessage, true, kConfigInput},
+                             {13, "sequence_batching", Kind::kMessage},
+                             {19, "model_transaction_policy", Kind::kMessage, false, kPolicy}};
+constexpr Field kConfigAnswer[] = {{1, "config", Kind::kMessage, false, kConfig}};
+constexpr Field kDuration[] = {{1, "count", Kind::kNumber}, {2, "ns", Kind::kNumber}};
+constexpr Field kInference[] = {{1, "success", Kind::kMessage, false, kDuration},
+                                {2, "fail", Kind::kMessage, false, kDuration},
+                                {3, "queue", Kind::kMessage, false, kDuration},
+                                {4, "compute_input", Kind::kMessage, false, kDuration},
+                                {5, "compute_infer", Kind::kMessage, false, kDuration},
+                                {6, "compute_output", Kind::kMessage, false, kDuration}};
+constexpr Field kModelStatistics[] = {{4, "inference_count", Kind::kNumber},
+                                      {5, "execution_count", Kind::kNumber},
+                                      {6, "inference_stats", Kind::kMessage, false, kInference}};
+constexpr Field kStatistics[] = {{1, "model_stats", Kind::kMessage, true, kModelStatistics}};
+constexpr Field kIndexEntry[] = {{1, "name", Kind::kText}};
+constexpr Field kIndex[] = {{1, "models", Kind::kMessage, true, kIndexEntry}};
+constexpr Field kServer[] = {{1, "name", Kind::kText}, {2, "version", Kind::kText}};
+
+// Lists and texts are there even when the message has none.
+Json EmptyMessage(Fields fields) {
+  Json message = Json::object();
+  for (const Field& field : fields) {
+    if (field.list) message[field.name] = Json::array();
+    if (!field.list && field.kind == Kind::kText) message[field.name] = "";
+  }
+  return message;
+}
+
+Json ReadMessage(WireReader& reader, Fields fields) {
+  Json message = EmptyMessage(fields);
+  const auto add = [&](const Field& field, Json value) {
+    Json& place = message[field.name];
+    if (field.list) {
+      place.push_back(std::move(value));
+    } else {
+      place = std::move(value);
+    }
+  };
+  while (reader.Next()) {
+    for (const Field& field : fields) {
+      if (field.kind == Kind::kText && reader.IsBytes(field.number)) {
+        add(field, reader.TakeString());
+      } else if (field.kind == Kind::kFlag && reader.IsVarint(field.number)) {
+        add(field, reader.TakeVarint() != 0);
+      } else if (field.kind == Kind::kNumber &&
+                 (reader.IsVarint(field.number) || (field.list && reader.IsBytes(field.number)))) {
+        std::vector<int64_t> numbers;
+        reader.TakeVarints(numbers);
+        for (const int64_t number : numbers) add(field, number);
+      } else if (field.kind == Kind::kMessage && reader.IsBytes(field.number)) {
+        WireReader inner = reader.TakeMessage();
+        add(field, ReadMessage(inner, field.inside));
+      } else {
+        continue;
+      }
+      break;
+    }
+  }
+  return message;
+}
+
+Result<Json> ReadMessage(const std::string& text, Fields fields) {
+  const Pieces pieces{text};
+  WireReader reader(pieces);
+  Json message = ReadMessage(reader, fields);
+  if (!reader.ok()) return InternalError("malformed metadata");
+  return message;
+}
+
+// ---- what is read of it
+
 Result<Json> ParseAnswer(const std::string& text) {
   Json parsed = ParseJson(text);
   if (parsed.is_discarded())
     return InternalError("what answers does not speak KServe v2: it answers no JSON");
   return parsed;
+}
+
+Result<Json> ReadAnswer(Protocol protocol, const std::string& text, Fields fields) {
+  return protocol == Protocol::kHttp ? ParseAnswer(text) : ReadMessage(text, fields);
 }
 
 // Some servers write numbers as text; one that is no number at all is read again as JSON, which says so.
@@ -103,127 +203,6 @@ void ReadConfig(const Json& config, ModelInfo& model) {
   model.sequences = config.contains("sequence_batching");
   for (const Json& input : config.value("input", Json::array())) {
     if (input.value("optional", false)) MarkOptional(model, input.value("name", ""));
-  }
-}
-
-void ReadConfig(WireReader config, ModelInfo& model) {
-  model.has_config = true;
-  while (config.Next()) {
-    if (config.IsVarint(4)) {
-      model.max_batch_size = static_cast<int64_t>(config.TakeVarint());
-    } else if (config.IsBytes(5)) {  // an input
-      WireReader input = config.TakeMessage();
-      std::string name;
-      bool optional = false;
-      while (input.Next()) {
-        if (input.IsBytes(1)) {
-          name = input.TakeString();
-        } else if (input.IsVarint(8)) {
-          optional = input.TakeVarint() != 0;
-        } else {
-          input.Skip();
-        }
-      }
-      if (optional) MarkOptional(model, name);
-    } else if (config.IsBytes(13)) {
-      model.sequences = true;
-      config.Skip();
-    } else if (config.IsBytes(19)) {
-      WireReader policy = config.TakeMessage();
-      while (policy.Next()) {
-        if (policy.IsVarint(1)) {
-          model.decoupled = policy.TakeVarint() != 0;
-        } else {
-          policy.Skip();
-        }
-      }
-    } else {
-      config.Skip();
-    }
-  }
-}
-
-TensorInfo ReadTensor(WireReader reader) {
-  TensorInfo tensor;
-  while (reader.Next()) {
-    if (reader.IsBytes(1)) {
-      tensor.name = reader.TakeString();
-    } else if (reader.IsBytes(2)) {
-      tensor.datatype = reader.TakeString();
-    } else if (reader.IsBytes(3) || reader.IsVarint(3)) {
-      reader.TakeVarints(tensor.shape);
-    } else {
-      reader.Skip();
-    }
-  }
-  ReadOpen(tensor);
-  return tensor;
-}
-
-Result<ModelInfo> ReadMetadata(const std::string& answer) {
-  ModelInfo model;
-  const Pieces pieces{answer};
-  WireReader reader(pieces);
-  while (reader.Next()) {
-    if (reader.IsBytes(1)) {
-      model.name = reader.TakeString();
-    } else if (reader.IsBytes(2)) {
-      model.versions.push_back(reader.TakeString());
-    } else if (reader.IsBytes(3)) {
-      model.platform = reader.TakeString();
-    } else if (reader.IsBytes(4)) {
-      model.inputs.push_back(ReadTensor(reader.TakeMessage()));
-    } else if (reader.IsBytes(5)) {
-      model.outputs.push_back(ReadTensor(reader.TakeMessage()));
-    } else {
-      reader.Skip();
-    }
-  }
-  if (!reader.ok()) return InternalError("malformed metadata");
-  return model;
-}
-
-std::pair<uint64_t, uint64_t> ReadDuration(WireReader reader) {
-  uint64_t count = 0;
-  uint64_t ns = 0;
-  while (reader.Next()) {
-    if (reader.IsVarint(1)) {
-      count = reader.TakeVarint();
-    } else if (reader.IsVarint(2)) {
-      ns = reader.TakeVarint();
-    } else {
-      reader.Skip();
-    }
-  }
-  return {count, ns};
-}
-
-void AddStatistics(WireReader model, ServerStatistics& sum) {
-  while (model.Next()) {
-    if (model.IsVarint(4)) {
-      sum.inferences += model.TakeVarint();
-    } else if (model.IsVarint(5)) {
-      sum.executions += model.TakeVarint();
-    } else if (model.IsBytes(6)) {
-      WireReader inference = model.TakeMessage();
-      while (inference.Next()) {
-        const bool known[] = {inference.IsBytes(1), inference.IsBytes(2), inference.IsBytes(3),
-                              inference.IsBytes(4), inference.IsBytes(5), inference.IsBytes(6)};
-        if (std::ranges::none_of(known, std::identity())) {
-          inference.Skip();
-          continue;
-        }
-        const auto [count, ns] = ReadDuration(inference.TakeMessage());
-        if (known[0]) sum.requests += count, sum.request_ns += ns;
-        if (known[1]) sum.failures += count;
-        if (known[2]) sum.queue_ns += ns;
-        if (known[3]) sum.input_ns += ns;
-        if (known[4]) sum.infer_ns += ns;
-        if (known[5]) sum.output_ns += ns;
-      }
-    } else {
-      model.Skip();
-    }
   }
 }
 
@@ -316,6 +295,11 @@ Result<std::string> Client::AskGrpc(std::string_view method, std::string message
   return Ask({"/inference.GRPCInferenceService/" + std::string(method), std::move(message)});
 }
 
+Result<std::string> Client::Ask(std::string_view method, const std::string& path, std::string_view body,
+                                std::string_view rpc, std::string message) {
+  return protocol_ == Protocol::kHttp ? AskHttp(method, path, body) : AskGrpc(rpc, std::move(message));
+}
+
 bool Client::Ready(const std::string& model) {
   if (protocol_ == Protocol::kHttp) {
     return AskHttp("GET", "/v2/health/ready").ok() && AskHttp("GET", ModelPath(model, "") + "/ready").ok();
@@ -326,9 +310,8 @@ bool Client::Ready(const std::string& model) {
 }
 
 Result<ModelInfo> Client::Model(const std::string& name, const std::string& version) {
-  Result<std::string> answer = protocol_ == Protocol::kHttp
-                                   ? AskHttp("GET", ModelPath(name, version))
-                                   : AskGrpc("ModelMetadata", NameAndVersion(name, version));
+  const std::string path = ModelPath(name, version);
+  Result<std::string> answer = Ask("GET", path, {}, "ModelMetadata", NameAndVersion(name, version));
   if (!answer.ok()) {
     const StatusCode code = answer.status().code();
     const bool there = code != StatusCode::kUnavailable || answer.status().message().starts_with("HTTP") ||
@@ -350,32 +333,18 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
   }
   try {
     ModelInfo model;
-    if (protocol_ == Protocol::kHttp) {
-      BRAID_ASSIGN_OR_RETURN(const Json metadata, ParseAnswer(*answer));
-      model.name = metadata.value("name", name);
-      model.versions = metadata.value("versions", std::vector<std::string>());
-      model.platform = metadata.value("platform", "");
-      model.inputs = TensorsOfJson(metadata, "inputs");
-      model.outputs = TensorsOfJson(metadata, "outputs");
-      const Result<std::string> config = AskHttp("GET", ModelPath(name, version) + "/config");
-      if (config.ok()) {
-        if (const Result<Json> parsed = ParseAnswer(*config); parsed.ok()) ReadConfig(*parsed, model);
-      }
-      return model;
-    }
-    BRAID_ASSIGN_OR_RETURN(model, ReadMetadata(*answer));
-    const Result<std::string> config = AskGrpc("ModelConfig", NameAndVersion(name, version));
-    if (config.ok()) {
-      const Pieces pieces{*config};
-      WireReader reader(pieces);
-      while (reader.Next()) {
-        if (reader.IsBytes(1)) {
-          ReadConfig(reader.TakeMessage(), model);
-        } else {
-          reader.Skip();
-        }
-      }
-    }
+    BRAID_ASSIGN_OR_RETURN(const Json metadata, ReadAnswer(protocol_, *answer, kMetadata));
+    model.name = metadata.value("name", name);
+    model.versions = metadata.value("versions", std::vector<std::string>());
+    model.platform = metadata.value("platform", "");
+    model.inputs = TensorsOfJson(metadata, "inputs");
+    model.outputs = TensorsOfJson(metadata, "outputs");
+    const Result<std::string> config =
+        Ask("GET", path + "/config", {}, "ModelConfig", NameAndVersion(name, version));
+    if (!config.ok()) return model;
+    Result<Json> parsed = ReadAnswer(protocol_, *config, kConfigAnswer);
+    if (parsed.ok() && protocol_ == Protocol::kGrpc) parsed = parsed->value("config", Json::object());
+    if (parsed.ok()) ReadConfig(*parsed, model);
     return model;
   } catch (const std::exception& error) {
     return InternalError(std::string("the metadata of the model is not KServe v2's: ") + error.what());
@@ -383,102 +352,58 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
 }
 
 Result<std::vector<std::string>> Client::Models() {
+  WireWriter message;
+  message.Varint(2, 1);
+  BRAID_ASSIGN_OR_RETURN(const std::string answer, Ask("POST", "/v2/repository/index", R"({"ready":true})",
+                                                       "RepositoryIndex", message.Take()));
+  BRAID_ASSIGN_OR_RETURN(const Json read, ReadAnswer(protocol_, answer, kIndex));
   std::set<std::string> names;
-  if (protocol_ == Protocol::kHttp) {
-    BRAID_ASSIGN_OR_RETURN(const std::string answer,
-                           AskHttp("POST", "/v2/repository/index", R"({"ready":true})"));
-    BRAID_ASSIGN_OR_RETURN(const Json index, ParseAnswer(answer));
-    for (const Json& model : index) {
-      if (model.is_object() && model.value("state", "READY") == "READY")
-        names.insert(model.value("name", ""));
-    }
-  } else {
-    WireWriter message;
-    message.Varint(2, 1);
-    BRAID_ASSIGN_OR_RETURN(const std::string answer, AskGrpc("RepositoryIndex", message.Take()));
-    const Pieces pieces{answer};
-    WireReader reader(pieces);
-    while (reader.Next()) {
-      if (reader.IsBytes(1)) {
-        names.insert(
-            ReadTensor(reader.TakeMessage()).name);  // its first field is the name, as that of a tensor
-      } else {
-        reader.Skip();
-      }
-    }
+  for (const Json& model : protocol_ == Protocol::kGrpc ? read.at("models") : read) {
+    if (model.is_object() && model.value("state", "READY") == "READY") names.insert(model.value("name", ""));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }
 
 Result<ServerStatistics> Client::Statistics(const std::string& model, const std::string& version) {
+  BRAID_ASSIGN_OR_RETURN(const std::string answer, Ask("GET", ModelPath(model, version) + "/stats", {},
+                                                       "ModelStatistics", NameAndVersion(model, version)));
+  BRAID_ASSIGN_OR_RETURN(const Json parsed, ReadAnswer(protocol_, answer, kStatistics));
   ServerStatistics sum;
-  if (protocol_ == Protocol::kHttp) {
-    BRAID_ASSIGN_OR_RETURN(const std::string answer, AskHttp("GET", ModelPath(model, version) + "/stats"));
-    BRAID_ASSIGN_OR_RETURN(const Json parsed, ParseAnswer(answer));
-    try {
-      for (const Json& each : parsed.at("model_stats")) AddStatistics(each, sum);
-    } catch (const Json::exception& error) {
-      return InternalError(std::string("the statistics of the model are not as expected: ") + error.what());
-    }
-    return sum;
-  }
-  BRAID_ASSIGN_OR_RETURN(const std::string answer,
-                         AskGrpc("ModelStatistics", NameAndVersion(model, version)));
-  const Pieces pieces{answer};
-  WireReader reader(pieces);
-  while (reader.Next()) {
-    if (reader.IsBytes(1)) {
-      AddStatistics(reader.TakeMessage(), sum);
-    } else {
-      reader.Skip();
-    }
+  try {
+    for (const Json& each : parsed.at("model_stats")) AddStatistics(each, sum);
+  } catch (const Json::exception& error) {
+    return InternalError(std::string("the statistics of the model are not as expected: ") + error.what());
   }
   return sum;
 }
 
 std::string Client::ServerName() {
-  if (protocol_ == Protocol::kHttp) {
-    const Result<std::string> answer = AskHttp("GET", "/v2");
-    const Json parsed = answer.ok() ? ParseJson(*answer) : Json();
-    if (!parsed.is_object() || !parsed.contains("name") || !parsed["name"].is_string()) return "";
-    return parsed["name"].get<std::string>() + " " +
-           (parsed.contains("version") && parsed["version"].is_string() ? parsed["version"].get<std::string>()
-                                                                        : "");
-  }
-  const Result<std::string> answer = AskGrpc("ServerMetadata", "");
-  if (!answer.ok()) return "";
-  const Pieces pieces{*answer};
-  WireReader reader(pieces);
-  std::string name;
-  while (reader.Next()) {
-    if (reader.IsBytes(1) || reader.IsBytes(2)) {
-      name += (name.empty() ? "" : " ") + reader.TakeString();
-    } else {
-      reader.Skip();
-    }
-  }
-  return name;
+  const Result<std::string> answer = Ask("GET", "/v2", {}, "ServerMetadata", "");
+  const Result<Json> parsed = answer.ok() ? ReadAnswer(protocol_, *answer, kServer) : answer.status();
+  if (!parsed.ok() || !parsed->is_object() || !parsed->contains("name") || !(*parsed)["name"].is_string())
+    return "";
+  const bool versioned = parsed->contains("version") && (*parsed)["version"].is_string();
+  return (*parsed)["name"].get<std::string>() + " " +
+         (versioned ? (*parsed)["version"].get<std::string>() : "");
 }
 
 Status Client::RegisterMemory(const std::string& name, const std::string& key, size_t bytes) {
-  if (protocol_ == Protocol::kHttp) {
-    const Json body = {{"key", key}, {"offset", 0}, {"byte_size", bytes}};
-    return AskHttp("POST", "/v2/systemsharedmemory/region/" + name + "/register", DumpJson(body)).status();
-  }
   WireWriter message;
   message.Bytes(1, name);
   message.Bytes(2, key);
   message.Varint(4, bytes);
-  return AskGrpc("SystemSharedMemoryRegister", message.Take()).status();
+  const Json body = {{"key", key}, {"offset", 0}, {"byte_size", bytes}};
+  return Ask("POST", "/v2/systemsharedmemory/region/" + name + "/register", DumpJson(body),
+             "SystemSharedMemoryRegister", message.Take())
+      .status();
 }
 
 Status Client::UnregisterMemory(const std::string& name) {
-  if (protocol_ == Protocol::kHttp) {
-    return AskHttp("POST", "/v2/systemsharedmemory/region/" + name + "/unregister").status();
-  }
   WireWriter message;
   message.Bytes(1, name);
-  return AskGrpc("SystemSharedMemoryUnregister", message.Take()).status();
+  return Ask("POST", "/v2/systemsharedmemory/region/" + name + "/unregister", {},
+             "SystemSharedMemoryUnregister", message.Take())
+      .status();
 }
 
 Status Client::Infer(const InferRequest& request, const Encoding& encoding, bool stream, bool single,

@@ -87,6 +87,9 @@ class Client {
  private:
   // The bytes of the answer.
   Result<std::string> Ask(const OutgoingMessage& message);
+  // By the protocol: over HTTP `method`, `path` and `body`; else `message` to the method `rpc`.
+  Result<std::string> Ask(std::string_view method, const std::string& path, std::string_view body,
+                          std::string_view rpc, std::string message);
   Result<std::string> AskGrpc(std::string_view method, std::string message);
   Status Connect();
   // Works the connection until `done`.

@@ -91,12 +91,8 @@ void ReadParameter(WireReader entry, Parameters& parameters) {
           value = static_cast<int64_t>(choice.TakeVarint());
         } else if (choice.IsBytes(3)) {
           value = choice.TakeString();
-        } else {
-          choice.Skip();
         }
       }
-    } else {
-      entry.Skip();
     }
   }
   parameters[std::move(name)] = std::move(value);
@@ -121,8 +117,10 @@ void ReadContents(WireReader contents, std::string_view datatype, std::string& d
   }
 }
 
-// As a part of a path (RFC 3986): a name may have any character.
-void AppendEncoded(std::string_view text, std::string& path) {
+}  // namespace
+
+std::string PathPart(std::string_view text) {
+  std::string path;
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
   constexpr std::string_view kHex = "0123456789ABCDEF";
   for (const char one : text) {
@@ -133,18 +131,11 @@ void AppendEncoded(std::string_view text, std::string& path) {
     const auto byte = static_cast<unsigned char>(one);
     path += {'%', kHex[byte >> 4], kHex[byte & 15]};
   }
+  return path;
 }
 
-}  // namespace
-
 std::string ModelPath(std::string_view model, std::string_view version) {
-  std::string path = "/v2/models/";
-  AppendEncoded(model, path);
-  if (!version.empty()) {
-    path += "/versions/";
-    AppendEncoded(version, path);
-  }
-  return path;
+  return "/v2/models/" + PathPart(model) + (version.empty() ? "" : "/versions/" + PathPart(version));
 }
 
 HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format) {
@@ -242,8 +233,6 @@ Status ResponseDecoder::DecodeGrpc(const Pieces& message) {
       } else if (whole.IsBytes(2)) {
         reader = whole.TakeMessage();
         found = true;
-      } else {
-        whole.Skip();
       }
     }
     if (!whole.ok() || !found) return InternalError("malformed message on the stream");
@@ -278,16 +267,12 @@ Status ResponseDecoder::DecodeGrpc(const Pieces& message) {
           tensor.TakeVarints(output.shape);
         } else if (tensor.IsBytes(5)) {
           ReadContents(tensor.TakeMessage(), output.datatype, places_.back().data);
-        } else {
-          tensor.Skip();
         }
       }
       if (!tensor.ok()) return InternalError("malformed output in the response");
     } else if (reader.IsBytes(6)) {
       if (contents == outputs) return InternalError("the response has more contents than outputs");
       response_.outputs[contents++].data = reader.TakeBytes();
-    } else {
-      reader.Skip();
     }
   }
   if (!reader.ok()) return InternalError("malformed response");

@@ -35,6 +35,8 @@ struct HttpBody {
 };
 HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format);
 
+// A text as a part of a path (RFC 3986): a name may have any character.
+std::string PathPart(std::string_view text);
 // "/v2/models/M/versions/1".
 std::string ModelPath(std::string_view model, std::string_view version);
 

@@ -46,12 +46,16 @@ uint64_t WireReader::RawVarint() {
 }
 
 bool WireReader::Next() {
+  if (pending_) Skip();
+  pending_ = false;
   if (!ok_ || left_ == 0) return false;
   key_ = RawVarint();
+  pending_ = ok_;
   return ok_;
 }
 
 size_t WireReader::TakeLength() {
+  pending_ = false;
   const uint64_t length = RawVarint();
   if (length > left_) ok_ = false;
   return ok_ ? static_cast<size_t>(length) : 0;
@@ -111,7 +115,7 @@ void WireReader::Skip() {
 
 void WireReader::TakeVarints(std::vector<int64_t>& numbers) {
   if ((key_ & 7) == 0) {
-    numbers.push_back(static_cast<int64_t>(RawVarint()));
+    numbers.push_back(static_cast<int64_t>(TakeVarint()));
     return;
   }
   WireReader packed = TakeMessage();

@@ -31,10 +31,9 @@ class WireWriter {
 //
 //   while (reader.Next()) {
 //     if (reader.IsBytes(1)) name = JoinPieces(reader.TakeBytes());
-//     else reader.Skip();
 //   }
 //
-// Exactly one of the Take functions or Skip follows each successful Next.
+// One of the Take functions at most follows each successful Next; a field that is not taken is stepped over.
 class WireReader {
  public:
   // `pieces` outlives the reader.
@@ -48,18 +47,21 @@ class WireReader {
   bool IsVarint(uint32_t field) const { return key_ == (uint64_t{field} << 3); }
   Pieces TakeBytes();
   std::string TakeString() { return JoinPieces(TakeBytes()); }
-  uint64_t TakeVarint() { return RawVarint(); }
+  uint64_t TakeVarint() {
+    pending_ = false;
+    return RawVarint();
+  }
   // Appends the numbers of the field, repeated or packed.
   void TakeVarints(std::vector<int64_t>& numbers);
   // A reader of the field's bytes as a message.
   WireReader TakeMessage();
-  void Skip();
   // False: the message is malformed.
   bool ok() const { return ok_; }
 
  private:
   uint64_t RawVarint();
   size_t TakeLength();
+  void Skip();
   // Moves `size` bytes on, adding them to `out` where given.
   void Advance(size_t size, Pieces* out);
 
@@ -68,6 +70,7 @@ class WireReader {
   size_t offset_ = 0;
   size_t left_;
   uint64_t key_ = 0;
+  bool pending_ = false;  // the value of `key_` has not been taken
   bool ok_ = true;
 };
 

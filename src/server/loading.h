@@ -1,0 +1,120 @@
+// Loading: what of a server has models: backends and their processes, what schedules requests, stores of sequences, and the manager, which
+// says what is served.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/native/isolated_images.h"
+#include "backends/native/native_function.h"
+#include "backends/native/native_workers.h"
+#include "backends/native/openvino_isolation.h"
+#include "backends/python/python_backend.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread_watch.h"
+#include "gpu/devices.h"
+#include "gpu/nvml.h"
+#include "images/encoded_images.h"
+#include "protocols/net/client_limits.h"
+#include "repository/manager.h"
+#include "scheduling/call_graph.h"
+#include "scheduling/rate_limiter.h"
+#include "scheduling/response_cache.h"
+#include "scheduling/timer_service.h"
+#include "sequences/sequence_cleaner.h"
+#include "sequences/sequence_vault.h"
+#include "sequences/state_store.h"
+#include "server/makers.h"
+#include "server/observability.h"
+#include "server/options.h"
+#include "serving/catalog.h"
+#include "serving/input_limit.h"
+#include "workers/model_asks.h"
+
+namespace braid {
+
+class Loading {
+ public:
+  // All of it outlives what is loaded. `limits` counts what models refuse.
+  Loading(const ServerOptions& options, Logger& log, ClientLimits& limits, Observability& seen);
+
+  // Makes what loads, and loads nothing yet. Errors: an option that names what cannot be used.
+  Status Prepare();
+  // Retires what is served; Drains::kStopGraceNs behind the deadline by force. Errors: user code or a store has not ended in time.
+  Status Stop(int64_t deadline_ns);
+
+  Catalog& catalog() { return catalog_; }
+  const Catalog& catalog() const { return catalog_; }
+  Timers& timers() { return timers_; }
+  Manager& manager() { return *manager_; }  // REQUIRES: it is prepared
+  const GpuDevices& gpus() const { return gpus_; }
+  Nvml& nvml() { return nvml_; }
+
+  // The metrics that the command line asks for, else those of the config.json; nothing when they are off.
+  std::optional<OvmsMetricsConfig> OvmsMetricsWanted() const;
+  // The workers that belong to no model. Any thread.
+  std::vector<InstanceReport> OwnWorkers() const;
+
+ private:
+  Result<std::shared_ptr<WorkerSupport>> Support();
+  NativeWorkers::Options NativeWorkerOptions();
+  ImageDecoder::Options ImageOptions();
+  Makers::Steps MakerSteps();
+  Status MakeOpenVino();
+  Result<std::shared_ptr<const CustomNodeLibrary>> OpenLibrary(const OvmsCustomNodeLibrary& library);
+  Status CheckLoad(const std::string& model, int gpu);
+  Result<IsolatedCalculators> OpenCalculators(const std::string& path);
+  Result<PythonBackend*> Python();
+  Status OpenSequenceStore();
+  Status OpenSequenceVault();
+  Status MakeManager();
+  Result<LatencyOptions> LatencyOf(const ServableInfo& info) const;
+  Result<std::shared_ptr<Servable>> CreateModel(ServableInfo info, std::unique_ptr<BackendModel> model,
+                                                const std::function<void(const std::string&)>& progress);
+  void Configure(Servable& servable, const LatencyOptions& latency) const;
+
+  const ServerOptions& options_;
+  Logger& log_;
+  const GpuDevices gpus_ = FindGpus(options_.min_supported_compute_capability);
+  Nvml nvml_;
+  InputLimit input_limit_;
+  std::unique_ptr<StateStore> state_store_;  // null where replicas share no sequences
+  // For what is not found, the server's own start decides how it is told.
+  Catalog catalog_;
+  TimerService timers_;
+  const std::unique_ptr<ThreadWatch::Watched> timers_watched_;
+  CallGraph call_graph_;
+  WorkerServices worker_services_;
+  WorkerServices native_services_;
+  // Shared with backends.
+  const std::shared_ptr<UserIds> user_ids_ = std::make_shared<UserIds>(
+      options_.workers.isolation.first_user_id, options_.workers.isolation.last_user_id);
+  Mutex support_mutex_;
+  std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
+  NativeWorkers native_workers_{NativeWorkerOptions()};
+  std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in here
+  ImageDecoder images_{ImageOptions()};
+  // Null without one.
+  const std::unique_ptr<ResponseCache> cache_ =
+      options_.response_cache_bytes > 0 ? std::make_unique<ResponseCache>(options_.response_cache_bytes)
+                                        : nullptr;
+  SequenceCleaner sequence_cleaner_{catalog_, timers_,
+                                    options_.sequence_cleaner_poll_wait_seconds* kSecondNs};
+  std::unique_ptr<RateLimiter> limiter_;                               // null when the rate is not limited
+  std::vector<std::shared_ptr<NativeFunction>> isolated_calculators_;  // shared with the registry
+  Makers makers_{options_, {catalog_, timers_, call_graph_, &images_, cache_.get()}, MakerSteps()};
+  std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
+  std::unique_ptr<OpenVinoIsolation> openvino_;
+  Mutex python_mutex_;
+  std::unique_ptr<PythonBackend> python_ BRAID_GUARDED_BY(python_mutex_);
+  std::unique_ptr<Manager> manager_;
+  std::unique_ptr<ModelAsks> model_asks_;  // null without model repositories
+};
+
+}  // namespace braid
