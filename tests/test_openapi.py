@@ -19,7 +19,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 
 # Routes of the tables that have no answer but an error, which says that they are not served.
 REFUSED = re.compile(r":classify|:regress|/v2/repository/\{r\}/")
-NAMES = {"{m}": "{model}", "{v}": "{version}", "{l}": "{label}", "{r}": "{region}"}
+NAMES = {"{m}": "{model}", "{n}": "{model}", "{v}": "{version}", "{l}": "{label}", "{r}": "{region}"}
 
 
 def described(server, port="http", headers=None):
@@ -122,7 +122,7 @@ def client(document, tmp_path_factory):
 def test_the_document_has_every_route_of_the_tables(document):
     described = {(method, path) for method, path, _ in operations(document)}
     known = set()
-    for table in ("kserve/http/routes.cc", "tfs/http_paths.cc"):
+    for table in ("kserve/http/service.cc", "tfs/tfs_routes.cc"):
         text = (ROOT / "src" / "protocols" / table).read_text()
         for method, pattern in re.findall(r'\{"(GET|POST)", "(/[^"]+)"', text):
             if not REFUSED.search(pattern):

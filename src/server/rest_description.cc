@@ -3,36 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "protocols/kserve/http/routes.h"
+#include "protocols/kserve/http/service.h"
+#include "protocols/metrics/metrics_route.h"
 #include "protocols/openapi/document.h"
 #include "protocols/openapi/parts.h"
-#include "protocols/tfs/http_paths.h"
+#include "protocols/tfs/tfs_routes.h"
 
 namespace braid {
-namespace {
-
-// Whether a route has no other answer than an error, which says that this is not served. Such routes are not described.
-bool OnlyRefuses(HttpAction action) { return action == HttpAction::kNamedRepository; }
-
-OpenApiPart KservePart() {
-  OpenApiPart part{OpenApiKservePart(), {}};
-  for (const HttpRoute& route : HttpRoutes()) {
-    if (!OnlyRefuses(route.action)) part.routes.push_back({route.method, route.pattern, route.api});
-  }
-  return part;
-}
-
-OpenApiPart TensorFlowServingPart() {
-  OpenApiPart part{OpenApiTensorFlowServingPart(), {}};
-  for (const TfsRoute& route : TfsHttpRoutes()) {
-    if (route.action != TfsAction::kNotServed)
-      part.routes.push_back({route.method, route.pattern, route.api});
-  }
-  return part;
-}
-
-}  // namespace
-
 Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, bool has_tokens,
                     OpenApiRoute& route) {
   OpenApiOptions options{
@@ -41,9 +18,9 @@ Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, 
     if (access.serves(static_cast<Api>(api))) options.served.Add(static_cast<Api>(api));
   }
   options.document_api = OpenApiRoute::ApiOf(options.served);
-  std::vector<OpenApiPart> parts{KservePart()};
-  if (protocols.tensorflow_serving) parts.push_back(TensorFlowServingPart());
-  if (protocols.metrics) parts.push_back({OpenApiMetricsPart(), {{"GET", "/metrics", Api::kMetrics}}});
+  std::vector<OpenApiPart> parts{{OpenApiKservePart(), KserveHttp::Routes()}};
+  if (protocols.tensorflow_serving) parts.push_back({OpenApiTensorFlowServingPart(), TfsRoutes::Routes()});
+  if (protocols.metrics) parts.push_back({OpenApiMetricsPart(), MetricsRoute::Routes()});
   BRAID_ASSIGN_OR_RETURN(PortDescription description, OpenApiDocument(options, parts));
   route.Publish(options.document_api, std::move(description));
   return OkStatus();

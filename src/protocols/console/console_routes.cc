@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -19,8 +20,6 @@
 namespace braid {
 namespace {
 
-using Found = std::variant<HttpResponse, HttpProtocolRoute>;
-
 constexpr std::string_view kPage = "/console";
 
 // Of the log, in one answer.
@@ -36,118 +35,123 @@ HttpResponse Fresh(std::string body) {
   return response;
 }
 
-}  // namespace
-
-ConsoleRoutes::ConsoleRoutes(const ConsoleContext& context) : context_(context) {}
-
-void ConsoleRoutes::Attach(HttpProtocolHost& host) {
-  host_ = &host;
-  matches_.resize(host.io_threads());
+Status BadEscape() {
+  return InvalidArgumentError("invalid percent-encoding of the model's name, which must be UTF-8");
 }
 
-std::optional<Found> ConsoleRoutes::Find(const HttpExchange& exchange) {
-  const HttpHead& head = exchange.head();
-  std::string_view path = ToStd(head.target());
-  path = path.substr(0, path.find('?'));
+Status NoNumber() {
+  return InvalidArgumentError("expected a whole number for the version and for each number of the query");
+}
+
+template <class Number>
+Status ReadNumber(std::string_view digits, std::optional<Number>& number) {
+  Number value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end) return NoNumber();
+  number = value;
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ConsoleRequest::ReadQuery(std::string_view query) {
+  const bool has_model = model.has_value();
+  while (!query.empty()) {
+    const std::string_view one = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(one.size() + 1, query.size()));
+    const size_t equals = std::min(one.find('='), one.size());
+    const std::string_view name = one.substr(0, equals);
+    const std::string_view value = one.substr(std::min(equals + 1, one.size()));
+    if (name == "model") {
+      auto decoded = PercentDecode(value);
+      if (!decoded) return BadEscape();
+      if (!has_model) model = std::move(decoded);
+    }
+    if (name == "version") BRAID_RETURN_IF_ERROR(ReadNumber(value, version_asked));
+    if (name == "after") BRAID_RETURN_IF_ERROR(ReadNumber(value, after));
+    if (name == "limit") BRAID_RETURN_IF_ERROR(ReadNumber(value, limit));
+    if (name == "seconds") BRAID_RETURN_IF_ERROR(ReadNumber(value, seconds));
+  }
+  return OkStatus();
+}
+
+std::span<const HttpRoute> ConsoleRoutes::Routes() {
+  using C = ConsoleRoutes;
+  using enum HttpScope;
+  using enum HttpRouteKind;
+  using enum Api;
+  static constexpr HttpRoute kRoutes[] = {
+      // The first two show what all models do.
+      {"GET", "/console/api/overview", kStatistics, kAll, kAnsweredBy<&C::Overview>, kAtAnyTime},
+      {"GET", "/console/api/fleet", kStatistics, kAll, kAnsweredBy<&C::Fleet>, kAtAnyTime},
+      {"GET", "/console/api/models", kStatistics, kNamed, kAnsweredBy<&C::Models>, kAtAnyTime},
+      {"GET", "/console/api/models/{m}/versions/{v}", kStatistics, kNamed, kAnsweredBy<&C::Model>,
+       kAtAnyTime},
+      {"GET", "/console/api/history", kStatistics, kNamedOrAll, kAnsweredBy<&C::History>, kAtAnyTime},
+      {"GET", "/console/api/sequences", kStatistics, kOne, kAnsweredBy<&C::Sequences>, kAtAnyTime},
+      {"GET", "/console/api/log", kLogging, kNamed, kAnsweredBy<&C::Log>, kAtAnyTime},
+      {"GET", "/console/api/traces", kTrace, kOne, kAnsweredBy<&C::Traces>, kAtAnyTime},
+      {"POST", "/console/api/traces", kTrace, kOne, kAnsweredBy<&C::Watch>, kAtAnyTime},
+  };
+  return kRoutes;
+}
+
+std::optional<HttpService::Answer> ConsoleRoutes::Answer(HttpProtocolHost& host,
+                                                         const std::shared_ptr<HttpExchange>& exchange) {
+  using enum HttpMatch::Found;
+  const HttpHead& head = exchange->head();
+  const std::string_view path = PathOf(head);
   if (!path.starts_with(kPage) || (path.size() > kPage.size() && path[kPage.size()] != '/'))
     return std::nullopt;
-  const std::string_view method = RouteMethod(head);
   if (!path.starts_with("/console/api/")) {
-    if (method != "GET") return Found(ErrorResponse(405, "Method Not Allowed"));
+    if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
     if (path.size() > kPage.size()) {
-      return Found(StaticFile(context_.assets, path.substr(kPage.size() + 1), head));
+      return StaticFile(context_.assets, path.substr(kPage.size() + 1), head);
     }
     HttpResponse moved;
     moved.status = 308;
     moved.headers.emplace_back("Location", "/console/");
-    return Found(std::move(moved));
+    return moved;
   }
-  ConsoleRouteMatch& match = matches_[exchange.io_thread()];
-  match = MatchConsoleRoute(method, ToStd(head.target()));
-  switch (match.kind) {
-    case ConsoleRouteMatch::Kind::kFound:
-      break;
-    case ConsoleRouteMatch::Kind::kNoSuchPath:
-      return Found(ErrorResponse(404, "Not Found"));
-    case ConsoleRouteMatch::Kind::kWrongMethod:
-      return Found(ErrorResponse(405, "Method Not Allowed"));
-    case ConsoleRouteMatch::Kind::kBadEscape:
-      return Found(ErrorResponse(400, "invalid percent-encoding of the model's name, which must be UTF-8"));
-    case ConsoleRouteMatch::Kind::kNoModel:
-      return Found(ErrorResponse(400, "expected the name of a model: ?model=NAME"));
-    case ConsoleRouteMatch::Kind::kBadNumber:
-      return Found(
-          ErrorResponse(400, "expected a whole number for the version and for each number of the query"));
-  }
-  HttpProtocolRoute found;
-  found.subject.api = match.route->api;
-  if (match.model) found.subject.model = *match.model;
-  found.at_any_time = true;
-  const bool of_server = match.route->action == ConsoleAction::kOverview ||
-                         (match.route->action == ConsoleAction::kHistory && !match.model);
-  if (of_server) found.subject.model = "";  // it shows what all models do
-  if (match.route->action == ConsoleAction::kFleet) {
-    found.subject.model = "";  // it shows all models
-    found.answer = [this](const std::shared_ptr<HttpExchange>& exchange) { return Fleet(exchange); };
-    return Found(std::move(found));
-  }
-  found.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
-    return HttpService::Answer(Answer(*exchange, matches_[exchange->io_thread()]));
-  };
-  return Found(std::move(found));
+  ConsoleRequest request(host, exchange, Routes());
+  if (request.found == kNoSuchPath) return ErrorResponse(404, "Not Found");
+  if (request.found == kWrongMethod) return ErrorResponse(405, "Method Not Allowed");
+  const Status read = request.ReadQuery(QueryOf(head));
+  if (!read.ok()) return ErrorResponse(read);
+  if (request.found == kBadEscape) return ErrorResponse(BadEscape());
+  if (request.found == kBadVersion) return ErrorResponse(NoNumber());
+  if (request.route->scope == HttpScope::kOne && !request.model)
+    return ErrorResponse(400, "expected the name of a model: ?model=NAME");
+  return host.Dispatch(*this, request);
 }
 
-HttpResponse ConsoleRoutes::Answer(const HttpExchange& exchange, const ConsoleRouteMatch& match) {
-  switch (match.route->action) {
-    case ConsoleAction::kOverview:
-      return Overview(exchange);
-    case ConsoleAction::kFleet:
-      break;  // not answered at once
-    case ConsoleAction::kModels:
-      return Models(exchange);
-    case ConsoleAction::kModel:
-      return Model(exchange, match);
-    case ConsoleAction::kHistory:
-      return History(match);
-    case ConsoleAction::kSequences:
-      return Sequences(match);
-    case ConsoleAction::kLog:
-      return Log(exchange, match);
-    case ConsoleAction::kTraces:
-      return Traces(match);
-    case ConsoleAction::kWatch:
-      return Watch(match);
-  }
-  return ErrorResponse(404, "Not Found");
-}
-
-HttpService::Answer ConsoleRoutes::Fleet(const std::shared_ptr<HttpExchange>& exchange) {
+HttpService::Answer ConsoleRoutes::Fleet(ConsoleRequest& request) {
   if (!context_.fleet)
     return ErrorResponse(404, "this server knows of no others: it has no --fleet-endpoints");
-  return std::make_shared<WholeBodyCall>(
-      exchange, [this](const std::shared_ptr<HttpExchange>& exchange, std::string) {
-        {
-          const PatientAllocation patience;
-          MutexLock lock(fleet_mutex_);
-          fleet_questions_.push_back(
-              {exchange, std::string(FindHeader(exchange->head(), "Authorization").value_or(""))});
-          if (looking_at_fleet_) return;
-          looking_at_fleet_ = true;
-        }
-        if (host_->RunBlocking([this] { LookAtFleet(); })) return;
-        std::vector<FleetQuestion> refused;
-        {
-          MutexLock lock(fleet_mutex_);
-          refused = std::exchange(fleet_questions_, {});
-          looking_at_fleet_ = false;
-        }
-        for (const FleetQuestion& question : refused) {
-          question.exchange->Respond(ErrorResponse(UnavailableError("too many requests are waiting")));
-        }
-      });
+  return request.Later([this, &host = request.host](const std::shared_ptr<HttpExchange>& exchange) {
+    {
+      const PatientAllocation patience;
+      MutexLock lock(fleet_mutex_);
+      fleet_questions_.push_back(
+          {exchange, std::string(FindHeader(exchange->head(), "Authorization").value_or(""))});
+      if (looking_at_fleet_) return;
+      looking_at_fleet_ = true;
+    }
+    if (host.RunBlocking([this, &host] { LookAtFleet(host); })) return;
+    std::vector<FleetQuestion> refused;
+    {
+      MutexLock lock(fleet_mutex_);
+      refused = std::exchange(fleet_questions_, {});
+      looking_at_fleet_ = false;
+    }
+    for (const FleetQuestion& question : refused) {
+      question.exchange->Respond(ErrorResponse(UnavailableError("too many requests are waiting")));
+    }
+  });
 }
 
-void ConsoleRoutes::LookAtFleet() {
+void ConsoleRoutes::LookAtFleet(HttpProtocolHost& host) {
   while (true) {
     std::vector<FleetQuestion> taken;
     {
@@ -166,7 +170,7 @@ void ConsoleRoutes::LookAtFleet() {
       fleet_questions_.erase(same, fleet_questions_.end());
     }
     const HttpResponse response = MakeResponse([&]() -> Result<HttpResponse> {
-      if (host_->exiting()) return UnavailableError("Server exiting");
+      if (host.exiting()) return UnavailableError("Server exiting");
       BRAID_ASSIGN_OR_RETURN(std::string json, context_.fleet(taken.front().authorization));
       return Fresh(std::move(json));
     });
@@ -174,72 +178,74 @@ void ConsoleRoutes::LookAtFleet() {
   }
 }
 
-ConsoleRights ConsoleRoutes::RightsOf(const HttpExchange& exchange) {
-  const auto may = [&](Api api) { return host_->Allows(exchange, {api, std::nullopt}); };
+ConsoleRights ConsoleRoutes::RightsOf(const ConsoleRequest& request) {
+  const auto may = [&](Api api) { return request.host.Allows(*request.exchange, {api, std::nullopt}); };
   return {may(Api::kInference), may(Api::kModelRepository), may(Api::kLogging), may(Api::kTrace)};
 }
 
-HttpResponse ConsoleRoutes::Overview(const HttpExchange& exchange) {
+HttpResponse ConsoleRoutes::Overview(ConsoleRequest& request) {
   LookAtMemory();
-  return Fresh(OverviewJson(context_, context_.memory, RightsOf(exchange), host_->exiting()));
+  return Fresh(OverviewJson(context_, context_.memory, RightsOf(request), request.host.exiting()));
 }
 
-HttpResponse ConsoleRoutes::Models(const HttpExchange& exchange) {
+HttpResponse ConsoleRoutes::Models(ConsoleRequest& request) {
   LookAtMemory();
-  return Fresh(ModelsJson(context_, context_.memory, RightsOf(exchange), [&](std::string_view model) {
-    return host_->Allows(exchange, {Api::kStatistics, model});
+  return Fresh(ModelsJson(context_, context_.memory, RightsOf(request), [&](std::string_view model) {
+    return request.host.Allows(*request.exchange, {Api::kStatistics, model});
   }));
 }
 
-HttpResponse ConsoleRoutes::Model(const HttpExchange& exchange, const ConsoleRouteMatch& match) {
+HttpResponse ConsoleRoutes::Model(ConsoleRequest& request) {
   LookAtMemory();
-  const auto may = [&](Api api) { return host_->Allows(exchange, {api, *match.model}); };
-  auto model = ModelJson(context_, context_.memory, *match.model, *match.version,
+  const auto may = [&](Api api) { return request.host.Allows(*request.exchange, {api, *request.model}); };
+  auto model = ModelJson(context_, context_.memory, *request.model, request.version,
                          {may(Api::kMetadata), may(Api::kModelConfig), [&](std::string_view other) {
-                            return host_->Allows(exchange, {Api::kStatistics, other});
+                            return request.host.Allows(*request.exchange, {Api::kStatistics, other});
                           }});
   return model.ok() ? Fresh(*std::move(model)) : ErrorResponse(model.status());
 }
 
-HttpResponse ConsoleRoutes::History(const ConsoleRouteMatch& match) {
-  if (!match.model) return Fresh(HistoryJson(context_.history.OfServer()));
-  if (!match.version) return ErrorResponse(400, "expected the version of the model: ?model=NAME&version=N");
-  return Fresh(HistoryJson(context_.history.Of(*match.model, *match.version)));
+HttpResponse ConsoleRoutes::History(ConsoleRequest& request) {
+  if (!request.model) return Fresh(HistoryJson(context_.history.OfServer()));
+  if (!request.version_asked)
+    return ErrorResponse(400, "expected the version of the model: ?model=NAME&version=N");
+  return Fresh(HistoryJson(context_.history.Of(*request.model, *request.version_asked)));
 }
 
-HttpResponse ConsoleRoutes::Sequences(const ConsoleRouteMatch& match) {
-  auto sequences = SequencesJson(context_.server.catalog, *match.model, match.version.value_or(-1));
+HttpResponse ConsoleRoutes::Sequences(ConsoleRequest& request) {
+  auto sequences = SequencesJson(context_.server.catalog, *request.model, request.version_asked.value_or(-1));
   return sequences.ok() ? Fresh(*std::move(sequences)) : ErrorResponse(sequences.status());
 }
 
-HttpResponse ConsoleRoutes::Log(const HttpExchange& exchange, const ConsoleRouteMatch& match) {
+HttpResponse ConsoleRoutes::Log(ConsoleRequest& request) {
   if (context_.log == nullptr) return ErrorResponse(404, "the lines of the log are not kept");
-  const auto limit = static_cast<size_t>(std::min(match.limit.value_or(kLogLines), kMostLogLines));
+  const auto limit = static_cast<size_t>(std::min(request.limit.value_or(kLogLines), kMostLogLines));
   // A line of no model is for those who may see all of them.
   std::map<std::string, bool, std::less<>> shown;
   const auto wanted = [&](const RecentLog::Line& line) {
-    if (match.model) return line.model == *match.model;
+    if (request.model) return line.model == *request.model;
     const auto known = shown.find(line.model);
     if (known != shown.end()) return known->second;
-    return shown.emplace(line.model, host_->Allows(exchange, {Api::kLogging, line.model})).first->second;
+    return shown.emplace(line.model, request.host.Allows(*request.exchange, {Api::kLogging, line.model}))
+        .first->second;
   };
-  return Fresh(LogJson(match.after ? context_.log->After(*match.after, limit, wanted)
-                                   : context_.log->Newest(limit, wanted)));
+  return Fresh(LogJson(request.after ? context_.log->After(*request.after, limit, wanted)
+                                     : context_.log->Newest(limit, wanted)));
 }
 
-HttpResponse ConsoleRoutes::Traces(const ConsoleRouteMatch& match) {
+HttpResponse ConsoleRoutes::Traces(ConsoleRequest& request) {
   if (context_.traces == nullptr) return ErrorResponse(UnsupportedError(std::string(kNoTraces)));
-  return Fresh(TracesJson(*context_.traces, *match.model));
+  return Fresh(TracesJson(*context_.traces, *request.model));
 }
 
-HttpResponse ConsoleRoutes::Watch(const ConsoleRouteMatch& match) {
+HttpResponse ConsoleRoutes::Watch(ConsoleRequest& request) {
   if (context_.traces == nullptr) return ErrorResponse(UnsupportedError(std::string(kNoTraces)));
-  if (!context_.server.catalog.Knows(*match.model, -1)) {
-    return ErrorResponse(404, "there is no model '" + *match.model + "'");
+  if (!context_.server.catalog.Knows(*request.model, -1)) {
+    return ErrorResponse(404, "there is no model '" + *request.model + "'");
   }
   const auto seconds =
-      static_cast<int64_t>(std::min<uint64_t>(match.seconds.value_or(kWatchSeconds), INT32_MAX));
-  const Status watched = context_.traces->Watch(*match.model, seconds);
+      static_cast<int64_t>(std::min<uint64_t>(request.seconds.value_or(kWatchSeconds), INT32_MAX));
+  const Status watched = context_.traces->Watch(*request.model, seconds);
   if (!watched.ok()) return ErrorResponse(watched);
   return Fresh("{\"watched_s\":" + std::to_string(seconds) + "}");
 }

@@ -20,47 +20,58 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/mutex.h"
 #include "protocols/console/console_context.h"
-#include "protocols/console/console_paths.h"
 #include "protocols/console/overview.h"
 #include "protocols/http/protocol.h"
 
 namespace braid {
 
+// A request with what its query names: a model, where its path has none, and numbers.
+struct ConsoleRequest : HttpRequest {
+  using HttpRequest::HttpRequest;
+
+  // Errors: INVALID_ARGUMENT for a text that is no percent-encoded UTF-8, or no number. What has another name is left out.
+  Status ReadQuery(std::string_view query);
+
+  std::optional<int64_t> version_asked;
+  std::optional<uint64_t> after;
+  std::optional<uint64_t> limit;
+  std::optional<uint64_t> seconds;
+};
+
 class ConsoleRoutes final : public HttpProtocol {
  public:
   // `context` outlives this.
-  explicit ConsoleRoutes(const ConsoleContext& context);
+  explicit ConsoleRoutes(const ConsoleContext& context) : context_(context) {}
 
-  void Attach(HttpProtocolHost& host) override;
+  static std::span<const HttpRoute> Routes();
+
   // Answers what is below /console, and nothing else.
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
+  std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
+                                            const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
   // One look at the fleet at a time, on a thread that may block; who shows the same header meanwhile shares the next one.
-  HttpService::Answer Fleet(const std::shared_ptr<HttpExchange>& exchange);
-  void LookAtFleet();
-  HttpResponse Answer(const HttpExchange& exchange, const ConsoleRouteMatch& match);
+  HttpService::Answer Fleet(ConsoleRequest& request);
+  void LookAtFleet(HttpProtocolHost& host);
   // For any model.
-  ConsoleRights RightsOf(const HttpExchange& exchange);
-  HttpResponse Overview(const HttpExchange& exchange);
-  HttpResponse Models(const HttpExchange& exchange);
-  HttpResponse Model(const HttpExchange& exchange, const ConsoleRouteMatch& match);
-  HttpResponse History(const ConsoleRouteMatch& match);
-  HttpResponse Sequences(const ConsoleRouteMatch& match);
-  HttpResponse Log(const HttpExchange& exchange, const ConsoleRouteMatch& match);
-  HttpResponse Traces(const ConsoleRouteMatch& match);
-  HttpResponse Watch(const ConsoleRouteMatch& match);
+  static ConsoleRights RightsOf(const ConsoleRequest& request);
+  HttpResponse Overview(ConsoleRequest& request);
+  HttpResponse Models(ConsoleRequest& request);
+  HttpResponse Model(ConsoleRequest& request);
+  HttpResponse History(ConsoleRequest& request);
+  HttpResponse Sequences(ConsoleRequest& request);
+  HttpResponse Log(ConsoleRequest& request);
+  HttpResponse Traces(ConsoleRequest& request);
+  HttpResponse Watch(ConsoleRequest& request);
   void LookAtMemory();
 
   const ConsoleContext& context_;
-  HttpProtocolHost* host_ = nullptr;        // the server, from Attach() on
-  std::vector<ConsoleRouteMatch> matches_;  // of what is being routed; each used by its io thread alone
 
   struct FleetQuestion {
     std::shared_ptr<HttpExchange> exchange;

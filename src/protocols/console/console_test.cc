@@ -310,6 +310,22 @@ TEST_F(ConsoleTest, TellsOfOneVersion) {
   EXPECT_EQ(Json("/console/api/models/echo/versions/2", "", 404)["error"],
             "there is no version 2 of a model 'echo'");
   EXPECT_EQ(Json("/console/api/other", "", 404)["error"], "Not Found");
+  EXPECT_EQ(client_->Request("POST", "/console/api/models").value().status, 405u);
+  EXPECT_EQ(client_->Request("POST", "/console/api/other").value().status, 404u);
+  for (const char* path : {"/console/api/models/%ff/versions/1", "/console/api/log?model=%"}) {
+    EXPECT_EQ(Json(path, "", 400)["error"],
+              "invalid percent-encoding of the model's name, which must be UTF-8")
+        << path;
+  }
+  for (const char* path : {"/console/api/models/m/versions/99999999999999999999", "/console/api/log?after=-1",
+                           "/console/api/log?limit=", "/console/api/history?version=1x"}) {
+    EXPECT_EQ(Json(path, "", 400)["error"],
+              "expected a whole number for the version and for each number of the query")
+        << path;
+  }
+  for (const char* path : {"/console/api/traces", "/console/api/sequences?version=1"}) {
+    EXPECT_EQ(Json(path, "", 400)["error"], "expected the name of a model: ?model=NAME") << path;
+  }
 }
 
 TEST_F(ConsoleTest, ShowsWhatTheSenderMaySee) {

@@ -1,6 +1,7 @@
 // What an HTTP server hands to its services and takes from them.
 #pragma once
 
+#include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/message.hpp>
 #include <optional>
@@ -36,6 +37,16 @@ std::string HeadFault(const HttpHead& head);
 // body.
 inline std::string_view RouteMethod(const HttpHead& head) {
   return head.method() == boost::beast::http::verb::head ? "GET" : ToStd(head.method_string());
+}
+
+// The target in two: what stands before its '?', and behind.
+inline std::string_view PathOf(const HttpHead& head) {
+  const std::string_view target = ToStd(head.target());
+  return target.substr(0, target.find('?'));
+}
+inline std::string_view QueryOf(const HttpHead& head) {
+  const std::string_view target = ToStd(head.target());
+  return target.substr(std::min(PathOf(head).size() + 1, target.size()));
 }
 
 struct HttpResponse {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -53,7 +52,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       large_pool_ = std::make_shared<ControlPool>(options.large_threads, options.thread_name + "-read",
                                                   kMaxWaitingFronts, ControlPool::Priority::kLow);
     }
-    for (HttpProtocol* protocol : protocols_) protocol->Attach(*this);
+    for (HttpProtocol* protocol : protocols_) protocol->SetIoThreads(io_threads_);
   }
 
   Status Start(const Options& options) {
@@ -89,35 +88,34 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   }
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
-    const HttpHead& head = exchange->head();
-    if (auto refusal = gate_.Refuse(head)) return std::move(*refusal);
+    if (auto refusal = gate_.Refuse(exchange->head())) return std::move(*refusal);
     for (HttpProtocol* protocol : protocols_) {
-      auto found = protocol->Find(*exchange);
-      if (!found) continue;
-      if (auto* response = std::get_if<HttpResponse>(&*found)) return std::move(*response);
-      auto& route = std::get<HttpProtocolRoute>(*found);
-      if (auto refusal = Refuse(*exchange, route)) return std::move(*refusal);
-      return route.answer(exchange);
+      if (auto answer = protocol->Answer(*this, exchange)) return std::move(*answer);
     }
     return ErrorResponse(404, "Not Found");
   }
 
  private:
+  Answer Dispatch(HttpProtocol& protocol, HttpRequest& request) override {
+    if (auto refusal = Refuse(*request.exchange, *request.route, request.Subject()))
+      return std::move(*refusal);
+    return request.route->answer(protocol, request);
+  }
   // Why the request is not answered, if it is not.
-  std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const HttpProtocolRoute& route) {
-    const Rights::Subject& subject = route.subject;
+  std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const HttpRoute& route,
+                                     const Rights::Subject& subject) {
     const Status allowed = access_.Check(readers_[exchange.io_thread()], HttpSender(exchange), subject);
     if (!allowed.ok()) return ErrorResponse(allowed);
-    if (route.at_any_time || subject.api == Api::kHealth || subject.api == Api::kMetrics) return std::nullopt;
+    if (route.kind == HttpRouteKind::kAtAnyTime || route.api == Api::kHealth || route.api == Api::kMetrics)
+      return std::nullopt;
     if (exiting()) return ErrorResponse(UnavailableError("Server exiting"));
     if (!control_.serving()) return ErrorResponse(UnavailableError("Server not ready"));
-    if (subject.api == Api::kInference) {
+    if (route.api == Api::kInference) {
       if (Status admitted = limits_->budget.Admit(); !admitted.ok()) return ErrorResponse(admitted);
     }
     return std::nullopt;
   }
 
-  size_t io_threads() const override { return io_threads_; }
   bool RunBlocking(std::function<void()> task) override { return control_pool_.Submit(std::move(task)); }
   bool exiting() const override { return exiting_.load(std::memory_order_relaxed); }
   bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) override {

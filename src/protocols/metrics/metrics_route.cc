@@ -1,7 +1,5 @@
 #include "protocols/metrics/metrics_route.h"
 
-#include <string_view>
-
 namespace braid {
 
 void MetricsRoute::Enable(std::function<std::string()> text) {
@@ -9,23 +7,26 @@ void MetricsRoute::Enable(std::function<std::string()> text) {
   text_ = std::move(text);
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> MetricsRoute::Find(
-    const HttpExchange& exchange) {
-  const HttpHead& head = exchange.head();
-  const std::string_view target = ToStd(head.target());
-  if (target.substr(0, target.find('?')) != "/metrics") return std::nullopt;
+std::span<const HttpRoute> MetricsRoute::Routes() {
+  // They name all models.
+  static constexpr HttpRoute kRoutes[] = {
+      {"GET", "/metrics", Api::kMetrics, HttpScope::kAll, kAnsweredBy<&MetricsRoute::Metrics>}};
+  return kRoutes;
+}
+
+std::optional<HttpService::Answer> MetricsRoute::Answer(HttpProtocolHost& host,
+                                                        const std::shared_ptr<HttpExchange>& exchange) {
+  HttpRequest request(host, exchange, Routes());
+  if (request.found == HttpMatch::Found::kNoSuchPath) return std::nullopt;
   {
     MutexLock lock(mutex_);
     if (!text_) return std::nullopt;
   }
-  if (RouteMethod(head) != "GET") return ErrorResponse(405, "Method Not Allowed");
-  // They name all models.
-  return HttpProtocolRoute{{Api::kMetrics, ""}, [this](const std::shared_ptr<HttpExchange>&) {
-                             return HttpService::Answer(Answer());
-                           }};
+  if (request.found != HttpMatch::Found::kRoute) return ErrorResponse(405, "Method Not Allowed");
+  return host.Dispatch(*this, request);
 }
 
-HttpResponse MetricsRoute::Answer() {
+HttpResponse MetricsRoute::Metrics(HttpRequest&) {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
   MutexLock lock(mutex_);

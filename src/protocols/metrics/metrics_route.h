@@ -8,8 +8,8 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
-#include <variant>
 
 #include "base/mutex.h"
 #include "protocols/http/protocol.h"
@@ -18,15 +18,17 @@ namespace braid {
 
 class MetricsRoute final : public HttpProtocol {
  public:
+  static std::span<const HttpRoute> Routes();
+
   // From here on there is such a route, which answers what `text` returns; before, the path is as unknown as
   // any. Any thread.
   void Enable(std::function<std::string()> text);
 
-  void Attach(HttpProtocolHost&) override {}
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
+  std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
+                                            const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
-  HttpResponse Answer();
+  HttpResponse Metrics(HttpRequest& request);
 
   Mutex mutex_;
   std::function<std::string()> text_ BRAID_GUARDED_BY(mutex_);  // empty until it is enabled

@@ -26,7 +26,7 @@ constexpr VersionForm kVersionForms[] = {
 };
 
 constexpr std::pair<std::string_view, std::string_view> kVariables[] = {
-    {"{m}", "model"}, {"{v}", "version"}, {"{l}", "label"}, {"{r}", "region"}};
+    {"{m}", "model"}, {"{n}", "model"}, {"{v}", "version"}, {"{l}", "label"}, {"{r}", "region"}};
 
 struct DescribedPath {
   std::string path;
@@ -72,7 +72,7 @@ std::string LowerCase(std::string_view text) {
 }
 
 // The statuses of the operation, and those of all routes where it does not say what they are, in rising order.
-Json AllResponses(const Json& own, const DescribedRoute& route, const DescribedPath& path, bool has_tokens) {
+Json AllResponses(const Json& own, const HttpRoute& route, const DescribedPath& path, bool has_tokens) {
   std::map<std::string, Json> responses;
   for (const auto& [status, response] : own.items()) responses.emplace(status, response);
   const auto add = [&](const char* status, std::string_view name) {
@@ -90,8 +90,7 @@ Json AllResponses(const Json& own, const DescribedRoute& route, const DescribedP
   return all;
 }
 
-Json Operation(const Json& described, const DescribedRoute& route, const DescribedPath& path,
-               bool has_tokens) {
+Json Operation(const Json& described, const HttpRoute& route, const DescribedPath& path, bool has_tokens) {
   Json operation = described;
   if (path.form != nullptr) {
     for (const auto& [key, text] :
@@ -147,7 +146,8 @@ class Maker {
   Status Add(const OpenApiPart& part) {
     const Json described = ParseJson(part.text);
     std::set<std::pair<std::string, std::string>> used;
-    for (const DescribedRoute& route : part.routes) {
+    for (const HttpRoute& route : part.routes) {
+      if (route.kind == HttpRouteKind::kOnlyRefuses) continue;
       const DescribedPath path = DescribePath(route.pattern);
       const std::string method = LowerCase(route.method);
       const Json::json_pointer place = Json::json_pointer() / "paths" / path.plain / method;
@@ -207,7 +207,8 @@ Result<PortDescription> OpenApiDocument(const OpenApiOptions& options,
                                         const std::vector<OpenApiPart>& parts) {
   Maker maker(options);
   try {
-    BRAID_RETURN_IF_ERROR(maker.Add({OpenApiServerPart(), {{"GET", kOpenApiPath, options.document_api}}}));
+    const HttpRoute own{"GET", kOpenApiPath, options.document_api, HttpScope::kNamed, nullptr};
+    BRAID_RETURN_IF_ERROR(maker.Add({OpenApiServerPart(), {&own, 1}}));
     for (const OpenApiPart& part : parts) BRAID_RETURN_IF_ERROR(maker.Add(part));
     return maker.Describe();
   } catch (const Json::exception& fault) {

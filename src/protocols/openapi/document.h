@@ -1,34 +1,29 @@
 // The REST API of a port as an OpenAPI 3.0 document, made from the tables that requests are routed by.
 //
-//   const OpenApiPart metrics{OpenApiMetricsPart(), {{"GET", "/metrics", Api::kMetrics}}};
+//   const OpenApiPart metrics{OpenApiMetricsPart(), MetricsRoute::Routes()};
 //   auto description = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
 //
 // What a route is for stands in a part (parts.h); that there is such a route, and under which paths, stands in the
 // table alone. A route that no part describes, and a description that no route has, is an error.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "protocols/access/api.h"
+#include "protocols/http/route.h"
 
 namespace braid {
 
 // The path of the document itself.
 inline constexpr std::string_view kOpenApiPath = "/openapi.json";
 
-struct DescribedRoute {
-  std::string_view method;
-  // As in path_pattern.h.
-  std::string_view pattern;
-  Api api;
-};
-
 struct OpenApiPart {
   std::string_view text;
-  std::vector<DescribedRoute> routes;
+  std::span<const HttpRoute> routes;
 };
 
 struct OpenApiOptions {

@@ -46,16 +46,19 @@ constexpr std::string_view kPart = R"({
   }
 })";
 
-const std::vector<DescribedRoute> kRoutes{{"GET", "/things/{m}", Api::kMetadata},
-                                          {"GET", "/things/{m}/versions/{v}", Api::kMetadata},
-                                          {"GET", "/things/{m}/labels/{l}", Api::kMetadata},
-                                          {"POST", "/others", Api::kHealth}};
+constexpr HttpRoute Route(std::string_view method, std::string_view pattern, Api api) {
+  return {method, pattern, api, HttpScope::kNamed, nullptr};
+}
 
-Result<PortDescription> Make(std::vector<DescribedRoute> routes, ApiSet served = ApiSet::All(),
+const std::vector<HttpRoute> kRoutes{
+    Route("GET", "/things/{m}", Api::kMetadata), Route("GET", "/things/{m}/versions/{v}", Api::kMetadata),
+    Route("GET", "/things/{m}/labels/{l}", Api::kMetadata), Route("POST", "/others", Api::kHealth)};
+
+Result<PortDescription> Make(const std::vector<HttpRoute>& routes, ApiSet served = ApiSet::All(),
                              bool tokens = false) {
   const OpenApiOptions options{
       .version = "7.8", .document_api = Api::kMetadata, .served = served, .has_tokens = tokens};
-  return OpenApiDocument(options, {{kPart, std::move(routes)}});
+  return OpenApiDocument(options, {{kPart, routes}});
 }
 
 Json Made(ApiSet served = ApiSet::All(), bool tokens = false) {
@@ -121,8 +124,12 @@ TEST(OpenApiDocumentTest, LeavesOutWhatThePortDoesNotServe) {
 }
 
 TEST(OpenApiDocumentTest, RoutesAndDescriptionsFitEachOther) {
-  std::vector<DescribedRoute> routes = kRoutes;
-  routes.push_back({"POST", "/things/{m}", Api::kMetadata});
+  std::vector<HttpRoute> routes = kRoutes;
+  HttpRoute refusing = Route("POST", "/refused", Api::kMetadata);
+  refusing.kind = HttpRouteKind::kOnlyRefuses;
+  routes.push_back(refusing);
+  EXPECT_TRUE(Make(routes).ok());
+  routes.push_back(Route("POST", "/things/{m}", Api::kMetadata));
   EXPECT_EQ(Make(routes).status().message(), "openapi: no part describes POST /things/{model}");
   routes = kRoutes;
   routes.pop_back();

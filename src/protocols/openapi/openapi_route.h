@@ -10,7 +10,6 @@
 
 #include <memory>
 #include <optional>
-#include <variant>
 
 #include "base/published.h"
 #include "protocols/access/api.h"
@@ -31,16 +30,17 @@ class OpenApiRoute final : public HttpProtocol {
   // From here on the page names the console. Any thread.
   void LeadToConsole(ConsolePort port);
 
-  void Attach(HttpProtocolHost& host) override { host_ = &host; }
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
+  std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
+                                            const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
   struct Document {
-    Api api;
+    HttpRoute route;
     PortDescription description;
   };
 
-  HttpProtocolHost* host_ = nullptr;         // the server, from Attach() on
+  HttpResponse Description(HttpRequest& request);
+
   Published<Document> document_{nullptr};    // null until it is published
   Published<ConsolePort> console_{nullptr};  // null without one
 };

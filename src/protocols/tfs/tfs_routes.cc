@@ -2,7 +2,6 @@
 
 #include <simdjson.h>
 
-#include "protocols/tfs/http_paths.h"
 #include "protocols/tfs/lookup.h"
 #include "protocols/tfs/model_documents.h"
 #include "protocols/tfs/rest_predict.h"
@@ -25,95 +24,104 @@ struct TfsRoutes::ThreadState {
   explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
   CatalogReader reader;
   simdjson::dom::parser parser;
-  TfsRouteMatch match;  // of the request that is being routed
 };
 
 TfsRoutes::TfsRoutes(ProtocolContext& context, ConfigControl* config) : context_(context), config_(config) {}
 TfsRoutes::~TfsRoutes() = default;
 
-void TfsRoutes::Attach(HttpProtocolHost& host) {
-  host_ = &host;
+void TfsRoutes::SetIoThreads(size_t count) {
   threads_.clear();
-  for (size_t i = 0; i < host.io_threads(); ++i) {
-    threads_.push_back(std::make_unique<ThreadState>(context_.catalog));
-  }
+  for (size_t i = 0; i < count; ++i) threads_.push_back(std::make_unique<ThreadState>(context_.catalog));
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> TfsRoutes::Find(const HttpExchange& exchange) {
-  using Kind = TfsRouteMatch::Kind;
-  using Found = std::variant<HttpResponse, HttpProtocolRoute>;
-  const HttpHead& head = exchange.head();
-  TfsRouteMatch& match = threads_[exchange.io_thread()]->match;
-  match = MatchTfsRoute(RouteMethod(head), ToStd(head.target()));
-  switch (match.kind) {
-    case Kind::kFound:
+std::span<const HttpRoute> TfsRoutes::Routes() {
+  using T = TfsRoutes;
+  using enum HttpScope;
+  using enum HttpRouteKind;
+  using enum Api;
+  constexpr HttpRoute::Function kPredict = kAnsweredBy<&T::Predict>;
+  constexpr HttpRoute::Function kOther = kAnsweredBy<&T::ClassifyOrRegress>;
+  static constexpr HttpRoute kRoutes[] = {
+      {"POST", "/v1/models/{n}:predict", kInference, kNamed, kPredict},
+      {"POST", "/v1/models/{n}/versions/{v}:predict", kInference, kNamed, kPredict},
+      {"POST", "/v1/models/{n}/labels/{l}:predict", kInference, kNamed, kPredict},
+      {"POST", "/v1/models/{n}:classify", kInference, kNamed, kOther, kOnlyRefuses},
+      {"POST", "/v1/models/{n}/versions/{v}:classify", kInference, kNamed, kOther, kOnlyRefuses},
+      {"POST", "/v1/models/{n}/labels/{l}:classify", kInference, kNamed, kOther, kOnlyRefuses},
+      {"POST", "/v1/models/{n}:regress", kInference, kNamed, kOther, kOnlyRefuses},
+      {"POST", "/v1/models/{n}/versions/{v}:regress", kInference, kNamed, kOther, kOnlyRefuses},
+      {"POST", "/v1/models/{n}/labels/{l}:regress", kInference, kNamed, kOther, kOnlyRefuses},
+      {"GET", "/v1/models/{n}", kMetadata, kNamed, kAnsweredBy<&T::ModelState>},
+      {"GET", "/v1/models/{n}/versions/{v}", kMetadata, kNamed, kAnsweredBy<&T::ModelState>},
+      {"GET", "/v1/models/{n}/labels/{l}", kMetadata, kNamed, kAnsweredBy<&T::ModelState>},
+      {"GET", "/v1/models/{n}/metadata", kMetadata, kNamed, kAnsweredBy<&T::Metadata>},
+      {"GET", "/v1/models/{n}/versions/{v}/metadata", kMetadata, kNamed, kAnsweredBy<&T::Metadata>},
+      {"GET", "/v1/models/{n}/labels/{l}/metadata", kMetadata, kNamed, kAnsweredBy<&T::Metadata>},
+      {"GET", "/v1/config", kModelRepository, kAll, kAnsweredBy<&T::Config>},
+      {"POST", "/v1/config/reload", kModelRepository, kAll, kAnsweredBy<&T::Reload>},
+  };
+  return kRoutes;
+}
+
+std::optional<HttpService::Answer> TfsRoutes::Answer(HttpProtocolHost& host,
+                                                     const std::shared_ptr<HttpExchange>& exchange) {
+  using enum HttpMatch::Found;
+  const std::string_view path = PathOf(exchange->head());
+  if (path != "/v1" && !path.starts_with("/v1/")) return std::nullopt;
+  const auto decoded = PercentDecode(path);
+  if (!decoded || decoded->find("..") != std::string::npos)
+    return ErrorResponse(FaultError(Fault::kPathInvalid));
+  HttpRequest request(host, exchange, Routes());
+  switch (request.found) {
+    case kRoute:
+      return host.Dispatch(*this, request);
+    case kWrongMethod:
+      return ErrorResponse(FaultError(Fault::kRestUnsupportedMethod));
+    case kBadVersion:
+      return ErrorResponse(FaultError(Fault::kRestCouldNotParseVersion));
+    case kNoSuchPath:
+    case kBadEscape:  // the whole path has none
       break;
-    case Kind::kNotOurs:
-      return std::nullopt;
-    case Kind::kNoSuchPath:
-      return Found(ErrorResponse(FaultError(Fault::kRestInvalidUrl)));
-    case Kind::kWrongMethod:
-      return Found(ErrorResponse(FaultError(Fault::kRestUnsupportedMethod)));
-    case Kind::kBadPath:
-      return Found(ErrorResponse(FaultError(Fault::kPathInvalid)));
-    case Kind::kBadVersion:
-      return Found(ErrorResponse(FaultError(Fault::kRestCouldNotParseVersion)));
   }
-  // Without a model it is about all of them: their states, or the configuration.
-  return Found(HttpProtocolRoute{
-      {match.route->api, match.model},
-      [this](const std::shared_ptr<HttpExchange>& exchange) { return Dispatch(exchange); }});
+  return ErrorResponse(FaultError(Fault::kRestInvalidUrl));
 }
 
-TfsRoutes::Answer TfsRoutes::Dispatch(const std::shared_ptr<HttpExchange>& exchange) {
-  const TfsRouteMatch& match = threads_[exchange->io_thread()]->match;
-  switch (match.route->action) {
-    case TfsAction::kPredict:
-      return Predict(exchange, match.model, match.version);
-    case TfsAction::kNotServed:
-      break;
-    case TfsAction::kStatus:
-      return Status(match.model, match.version);
-    case TfsAction::kMetadata:
-      return Metadata(*exchange, match.model, match.version);
-    case TfsAction::kConfig:
-      return Config();
-    case TfsAction::kReload:
-      return Reload(exchange);
-  }
-  return ErrorResponse(FaultError(Fault::kRestNotFound));
-}
-
-TfsRoutes::Answer TfsRoutes::Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model,
-                                     int64_t version) {
-  ThreadState& thread = *threads_[exchange->io_thread()];
-  const int64_t catalog_version = version == 0 ? -1 : version;
-  auto servable = FindForPredict(thread.reader, model, catalog_version);
+// Version 0 is the default one to this protocol.
+HttpService::Answer TfsRoutes::Predict(HttpRequest& request) {
+  ThreadState& thread = *threads_[request.exchange->io_thread()];
+  const int64_t version = request.version == 0 ? -1 : request.version;
+  auto servable = FindForPredict(thread.reader, *request.model, version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   HttpInference::Setup setup;
-  const braid::Status forwarded = context_.http_headers.Append(exchange->head(), setup.header_parameters);
+  const Status forwarded = context_.http_headers.Append(request.exchange->head(), setup.header_parameters);
   if (!forwarded.ok()) return ErrorResponse(forwarded);
-  setup.exchange = exchange;
+  setup.exchange = request.exchange;
   setup.servable = std::move(servable).value();
-  setup.model_name = model;
-  setup.model_version = catalog_version;
+  setup.model_name = std::move(*request.model);
+  setup.model_version = version;
   setup.parser = &thread.parser;
   setup.tracer = context_.tracer;
   setup.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kRest, ApiMethod::kPredict};
   return std::make_shared<TfsRestPredictCall>(std::move(setup));
 }
 
-HttpResponse TfsRoutes::Status(const std::string& model, int64_t version) {
-  auto status = ModelStatus(context_.catalog, model, version);
+HttpResponse TfsRoutes::ClassifyOrRegress(HttpRequest&) {
+  return ErrorResponse(FaultError(Fault::kRestNotFound));
+}
+
+HttpResponse TfsRoutes::ModelState(HttpRequest& request) {
+  const int64_t version = request.version == 0 ? -1 : request.version;
+  auto status = ModelStatus(context_.catalog, *request.model, version);
   if (!status.ok()) return ErrorResponse(status.status());
-  if (auto servable = context_.catalog.Find(model, version == 0 ? -1 : version); servable.ok()) {
+  if (auto servable = context_.catalog.Find(*request.model, version); servable.ok()) {
     CountRestCall(**servable, ApiMethod::kGetModelStatus);
   }
   return Document(ToPrettyJson(*status));
 }
 
-HttpResponse TfsRoutes::Metadata(const HttpExchange& exchange, const std::string& model, int64_t version) {
-  auto servable = threads_[exchange.io_thread()]->reader.Find(model, version == 0 ? -1 : version);
+HttpResponse TfsRoutes::Metadata(HttpRequest& request) {
+  const int64_t version = request.version == 0 ? -1 : request.version;
+  auto servable = threads_[request.exchange->io_thread()]->reader.Find(*request.model, version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   const ServableInfo& info = (*servable)->get().info();
   if (info.kind == ServableKind::kGraph) return ErrorResponse(FaultError(Fault::kModelNameMissing));
@@ -121,28 +129,21 @@ HttpResponse TfsRoutes::Metadata(const HttpExchange& exchange, const std::string
   return Document(ToPrettyJson(ModelMetadata(info)));
 }
 
-HttpResponse TfsRoutes::Config() { return Document(AllModelStatusesJson(context_.catalog)); }
+HttpResponse TfsRoutes::Config(HttpRequest&) { return Document(AllModelStatusesJson(context_.catalog)); }
 
-TfsRoutes::Answer TfsRoutes::Reload(const std::shared_ptr<HttpExchange>& exchange) {
+HttpService::Answer TfsRoutes::Reload(HttpRequest& request) {
   if (config_ == nullptr) {
     return ErrorResponse(FailedPreconditionError(
         "the server was not started with a config.json, so that there is nothing to reload"));
   }
   // The body is of no interest.
-  return std::make_shared<WholeBodyCall>(
-      exchange, [this](const std::shared_ptr<HttpExchange>& exchange, std::string) {
-        const bool taken = host_->RunBlocking([this, exchange] {
-          exchange->Respond(MakeResponse([this]() -> Result<HttpResponse> {
-            BRAID_ASSIGN_OR_RETURN(const bool changed, config_->Reload());
-            HttpResponse response = Config();
-            if (changed && response.status == 200) response.status = 201;
-            return response;
-          }));
-        });
-        if (!taken) {
-          exchange->Respond(ErrorResponse(UnavailableError("too many requests to reload are waiting")));
-        }
-      });
+  return request.Blocking("too many requests to reload are waiting",
+                          [this](std::string_view) -> Result<HttpResponse> {
+                            BRAID_ASSIGN_OR_RETURN(const bool changed, config_->Reload());
+                            HttpResponse response = Document(AllModelStatusesJson(context_.catalog));
+                            if (changed && response.status == 200) response.status = 201;
+                            return response;
+                          });
 }
 
 }  // namespace braid

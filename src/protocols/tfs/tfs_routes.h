@@ -7,8 +7,7 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <variant>
+#include <span>
 #include <vector>
 
 #include "protocols/http/protocol.h"
@@ -23,23 +22,24 @@ class TfsRoutes final : public HttpProtocol {
   TfsRoutes(ProtocolContext& context, ConfigControl* config);
   ~TfsRoutes() override;
 
-  void Attach(HttpProtocolHost& host) override;
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
+  static std::span<const HttpRoute> Routes();
+
+  void SetIoThreads(size_t count) override;
+  std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
+                                            const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
   struct ThreadState;
-  using Answer = HttpService::Answer;
 
-  Answer Dispatch(const std::shared_ptr<HttpExchange>& exchange);
-  Answer Predict(const std::shared_ptr<HttpExchange>& exchange, const std::string& model, int64_t version);
-  HttpResponse Status(const std::string& model, int64_t version);
-  HttpResponse Metadata(const HttpExchange& exchange, const std::string& model, int64_t version);
-  HttpResponse Config();
-  Answer Reload(const std::shared_ptr<HttpExchange>& exchange);
+  HttpService::Answer Predict(HttpRequest& request);
+  HttpResponse ClassifyOrRegress(HttpRequest& request);
+  HttpResponse ModelState(HttpRequest& request);
+  HttpResponse Metadata(HttpRequest& request);
+  HttpResponse Config(HttpRequest& request);
+  HttpService::Answer Reload(HttpRequest& request);
 
   ProtocolContext& context_;
   ConfigControl* const config_;
-  HttpProtocolHost* host_ = nullptr;
   std::vector<std::unique_ptr<ThreadState>> threads_;  // each used by its io thread alone
 };
 

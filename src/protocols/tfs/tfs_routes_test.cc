@@ -10,7 +10,6 @@
 #include "protocols/http/testing/test_client.h"
 #include "protocols/inference/testing/fake_servable.h"
 #include "protocols/kserve/testing/kserve_servers.h"
-#include "protocols/tfs/http_paths.h"
 #include "serving/faults.h"
 #include "serving/testing/fake_control.h"
 
@@ -596,6 +595,9 @@ TEST_F(TfsRest, RefusesWhatIsNoRoute) {
   EXPECT_EQ(Get("/v1/models/../m").status, 400);
   EXPECT_EQ(Get("/v1/models/%2e%2e/m").body,
             R"({"error":"The provided base path is invalid or doesn't exists"})");
+  for (auto* path : {"/v1/models/../x", "/v1/models/%zz", "/v1/models/m%FF"}) {
+    EXPECT_EQ(Get(path).body, R"({"error":"The provided base path is invalid or doesn't exists"})") << path;
+  }
   EXPECT_EQ(Get("/v2/health/live").status, 200);
   EXPECT_EQ(Get("/elsewhere").status, 400);
 }
@@ -607,10 +609,10 @@ TEST_F(TfsRest, EveryRoutePassesTheAccessPolicy) {
   }
   Add({{DataType::kFp32, {1}}});
   TestClient client = Connect();
-  for (const TfsRoute& route : TfsHttpRoutes()) {
+  for (const HttpRoute& route : TfsRoutes::Routes()) {
     std::string target(route.pattern);
     for (const auto& [variable, value] :
-         {std::pair("{m}", "m"), std::pair("{v}", "1"), std::pair("{l}", "l")}) {
+         {std::pair("{n}", "m"), std::pair("{v}", "1"), std::pair("{l}", "l")}) {
       if (const size_t at = target.find(variable); at != std::string::npos) target.replace(at, 3, value);
     }
     const std::string header = "key-" + std::string(ApiName(route.api));

@@ -5,7 +5,6 @@
 #include "protocols/kserve/http/documents.h"
 #include "protocols/kserve/http/generate.h"
 #include "protocols/kserve/http/infer.h"
-#include "protocols/kserve/http/routes.h"
 #include "protocols/kserve/http/shared_memory.h"
 #include "protocols/kserve/load_rights.h"
 #include "protocols/kserve/trace_settings.h"
@@ -13,37 +12,10 @@
 namespace braid {
 namespace {
 
-using Answer = HttpService::Answer;
-using Exchange = std::shared_ptr<HttpExchange>;
+constexpr char kBusy[] = "too many model repository requests are waiting";
 
-// A request whose body is of no interest, and whose answer comes when it comes.
-Answer Later(const Exchange& exchange, std::function<void(const Exchange&)> function) {
-  return std::make_shared<WholeBodyCall>(
-      exchange,
-      [function = std::move(function)](const Exchange& exchange, std::string) { function(exchange); });
-}
-
-Answer WithBody(const Exchange& exchange, std::function<HttpResponse(std::string_view body)> function) {
-  return std::make_shared<WholeBodyCall>(
-      exchange, [function = std::move(function)](const Exchange& exchange, std::string body) {
-        exchange->Respond(function(body));
-      });
-}
-
-// What the policy is asked about. What may name a model and does not is about all of them.
-Rights::Subject SubjectOf(const HttpRouteMatch& match) {
-  switch (match.route->action) {
-    case HttpAction::kStatistics:
-    case HttpAction::kRepositoryIndex:
-    case HttpAction::kGetTrace:
-    case HttpAction::kSetTrace:
-    case HttpAction::kGetLogging:
-    case HttpAction::kSetLogging:
-      return {match.route->api, match.model};
-    default:
-      if (match.model.empty()) return {match.route->api, std::nullopt};
-      return {match.route->api, match.model};
-  }
+HttpResponse Acknowledge(const Status& status) {
+  return status.ok() ? HttpResponse{} : ErrorResponse(status);
 }
 
 }  // namespace
@@ -53,124 +25,101 @@ struct KserveHttp::ThreadState {
   explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
   CatalogReader reader;
   simdjson::dom::parser parser;
-  HttpRouteMatch match;  // of the request that is being routed
 };
 
 KserveHttp::KserveHttp(ProtocolContext& context, Options options)
     : context_(context), options_(std::move(options)) {}
 KserveHttp::~KserveHttp() = default;
 
-void KserveHttp::Attach(HttpProtocolHost& host) {
-  host_ = &host;
+void KserveHttp::SetIoThreads(size_t count) {
   threads_.clear();
-  for (size_t i = 0; i < host.io_threads(); ++i) {
-    threads_.push_back(std::make_unique<ThreadState>(context_.catalog));
-  }
+  for (size_t i = 0; i < count; ++i) threads_.push_back(std::make_unique<ThreadState>(context_.catalog));
 }
 
 KserveHttp::ThreadState& KserveHttp::state(const HttpExchange& exchange) {
   return *threads_[exchange.io_thread()];
 }
 
-std::optional<std::variant<HttpResponse, HttpProtocolRoute>> KserveHttp::Find(const HttpExchange& exchange) {
-  using Found = std::variant<HttpResponse, HttpProtocolRoute>;
-  const HttpHead& head = exchange.head();
+std::span<const HttpRoute> KserveHttp::Routes() {
+  using K = KserveHttp;
+  using enum HttpScope;
+  using enum HttpRouteKind;
+  using enum Api;
+  // Fixed segments stand before variable ones of the same place: "/v2/models/stats" is no model.
+  static constexpr HttpRoute kRoutes[] = {
+      {"POST", "/v2/models/{m}/infer", kInference, kNamed, kAnsweredBy<&K::Infer>},
+      {"POST", "/v2/models/{m}/versions/{v}/infer", kInference, kNamed, kAnsweredBy<&K::Infer>},
+      {"POST", "/v2/models/{m}/generate", kInference, kNamed, kAnsweredBy<&K::Generate>},
+      {"POST", "/v2/models/{m}/versions/{v}/generate", kInference, kNamed, kAnsweredBy<&K::Generate>},
+      {"POST", "/v2/models/{m}/generate_stream", kInference, kNamed, kAnsweredBy<&K::GenerateStream>},
+      {"POST", "/v2/models/{m}/versions/{v}/generate_stream", kInference, kNamed,
+       kAnsweredBy<&K::GenerateStream>},
+      {"GET", "/v2", kMetadata, kNamed, kAnsweredBy<&K::ServerMetadata>},
+      {"GET", "/v2/health/live", kHealth, kNamed, kAnsweredBy<&K::ServerLive>},
+      {"GET", "/v2/health/ready", kHealth, kNamed, kAnsweredBy<&K::ServerReady>},
+      {"GET", "/v2/models/stats", kStatistics, kNamedOrAll, kAnsweredBy<&K::Statistics>},
+      {"GET", "/v2/models/{m}/stats", kStatistics, kNamedOrAll, kAnsweredBy<&K::Statistics>},
+      {"GET", "/v2/models/{m}/versions/{v}/stats", kStatistics, kNamedOrAll, kAnsweredBy<&K::Statistics>},
+      {"GET", "/v2/models/{m}/ready", kHealth, kNamed, kAnsweredBy<&K::ModelReady>},
+      {"GET", "/v2/models/{m}/versions/{v}/ready", kHealth, kNamed, kAnsweredBy<&K::ModelReady>},
+      {"GET", "/v2/models/{m}/config", kModelConfig, kNamed, kAnsweredBy<&K::ModelConfig>},
+      {"GET", "/v2/models/{m}/versions/{v}/config", kModelConfig, kNamed, kAnsweredBy<&K::ModelConfig>},
+      {"GET", "/v2/models/{m}", kMetadata, kNamed, kAnsweredBy<&K::ModelMetadata>},
+      {"GET", "/v2/models/{m}/versions/{v}", kMetadata, kNamed, kAnsweredBy<&K::ModelMetadata>},
+      {"POST", "/v2/repository/index", kModelRepository, kNamedOrAll, kAnsweredBy<&K::RepositoryIndex>},
+      {"POST", "/v2/repository/models/{m}/load", kModelRepository, kNamed, kAnsweredBy<&K::Load>},
+      {"POST", "/v2/repository/models/{m}/unload", kModelRepository, kNamed, kAnsweredBy<&K::Unload>},
+      {"POST", "/v2/repository/{r}/index", kModelRepository, kNamed, kAnsweredBy<&K::NamedRepository>,
+       kOnlyRefuses},
+      {"POST", "/v2/repository/{r}/models/{m}/load", kModelRepository, kNamed,
+       kAnsweredBy<&K::NamedRepository>, kOnlyRefuses},
+      {"POST", "/v2/repository/{r}/models/{m}/unload", kModelRepository, kNamed,
+       kAnsweredBy<&K::NamedRepository>, kOnlyRefuses},
+      {"GET", "/v2/logging", kLogging, kAll, kAnsweredBy<&K::Logging>},
+      {"POST", "/v2/logging", kLogging, kAll, kAnsweredBy<&K::SetLogging>},
+      {"GET", "/v2/trace/setting", kTrace, kNamedOrAll, kAnsweredBy<&K::Trace>},
+      {"POST", "/v2/trace/setting", kTrace, kNamedOrAll, kAnsweredBy<&K::SetTrace>},
+      {"GET", "/v2/models/{m}/trace/setting", kTrace, kNamedOrAll, kAnsweredBy<&K::Trace>},
+      {"POST", "/v2/models/{m}/trace/setting", kTrace, kNamedOrAll, kAnsweredBy<&K::SetTrace>},
+      {"GET", "/v2/systemsharedmemory/status", kSharedMemory, kNamed, kAnsweredBy<&K::SystemMemory>},
+      {"GET", "/v2/systemsharedmemory/region/{r}/status", kSharedMemory, kNamed,
+       kAnsweredBy<&K::SystemMemory>},
+      {"POST", "/v2/systemsharedmemory/unregister", kSharedMemory, kNamed,
+       kAnsweredBy<&K::UnregisterSystemMemory>},
+      {"POST", "/v2/systemsharedmemory/region/{r}/unregister", kSharedMemory, kNamed,
+       kAnsweredBy<&K::UnregisterSystemMemory>},
+      {"POST", "/v2/systemsharedmemory/region/{r}/register", kSharedMemory, kNamed,
+       kAnsweredBy<&K::RegisterSystemMemory>},
+      {"GET", "/v2/cudasharedmemory/status", kSharedMemory, kNamed, kAnsweredBy<&K::CudaMemory>},
+      {"GET", "/v2/cudasharedmemory/region/{r}/status", kSharedMemory, kNamed, kAnsweredBy<&K::CudaMemory>},
+      {"POST", "/v2/cudasharedmemory/unregister", kSharedMemory, kNamed,
+       kAnsweredBy<&K::UnregisterCudaMemory>},
+      {"POST", "/v2/cudasharedmemory/region/{r}/unregister", kSharedMemory, kNamed,
+       kAnsweredBy<&K::UnregisterCudaMemory>},
+      {"POST", "/v2/cudasharedmemory/region/{r}/register", kSharedMemory, kNamed,
+       kAnsweredBy<&K::RegisterCudaMemory>},
+  };
+  return kRoutes;
+}
+
+std::optional<HttpService::Answer> KserveHttp::Answer(HttpProtocolHost& host,
+                                                      const std::shared_ptr<HttpExchange>& exchange) {
+  using enum HttpMatch::Found;
   const DialectRules& rules = RulesOf(context_.catalog);
-  HttpRouteMatch& match = state(exchange).match;
-  match = MatchHttpRoute(RouteMethod(head), ToStd(head.target()));
-  switch (match.kind) {
-    case HttpRouteMatch::Kind::kFound:
-      break;
-    case HttpRouteMatch::Kind::kNoSuchPath:
-      return Found(
-          rules.Choose(ErrorResponse(404, "Not Found"), ErrorResponse(FaultError(Fault::kRestInvalidUrl))));
-    case HttpRouteMatch::Kind::kWrongMethod:
-      return Found(rules.Choose(ErrorResponse(405, "Method Not Allowed"),
-                                ErrorResponse(FaultError(Fault::kRestUnsupportedMethod))));
-    case HttpRouteMatch::Kind::kBadEscape:
-      return Found(ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8"));
+  HttpRequest request(host, exchange, Routes());
+  if (request.found == kRoute) return host.Dispatch(*this, request);
+  if (request.found == kBadEscape)
+    return ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8");
+  if (request.found == kWrongMethod && request.version_fits) {
+    return rules.Choose(ErrorResponse(405, "Method Not Allowed"),
+                        ErrorResponse(FaultError(Fault::kRestUnsupportedMethod)));
   }
-  return Found(HttpProtocolRoute{SubjectOf(match), [this](const Exchange& exchange) {
-                                   return Dispatch(exchange, state(*exchange).match);
-                                 }});
+  return rules.Choose(ErrorResponse(404, "Not Found"), ErrorResponse(FaultError(Fault::kRestInvalidUrl)));
 }
 
-KserveHttp::Answer KserveHttp::Dispatch(const Exchange& exchange, HttpRouteMatch& match) {
-  switch (match.route->action) {
-    case HttpAction::kInfer:
-      return Infer(exchange, match);
-    case HttpAction::kServerMetadata:
-      return JsonResponse(ServerMetadataJson(context_));
-    case HttpAction::kServerLive:
-      return JsonResponse(R"({"live": true})");
-    case HttpAction::kServerReady:
-      return Later(exchange, [this](const Exchange& exchange) { ServerReady(exchange); });
-    case HttpAction::kModelMetadata:
-      return ModelMetadata(*exchange, match);
-    case HttpAction::kModelReady:
-      return Later(exchange, [this, match = std::move(match)](const Exchange& exchange) {
-        ModelReady(exchange, match);
-      });
-    case HttpAction::kModelConfig:
-      return ModelConfig(*exchange, match);
-    case HttpAction::kStatistics:
-      return Statistics(match);
-    case HttpAction::kRepositoryIndex:
-      return WithBody(exchange, [this](std::string_view body) { return RepositoryIndex(body); });
-    case HttpAction::kRepositoryLoad:
-    case HttpAction::kRepositoryUnload: {
-      auto permit = host_->Authorize(*exchange, SubjectOf(match));
-      if (!permit.ok()) return ErrorResponse(permit.status());
-      const auto answer =
-          match.route->action == HttpAction::kRepositoryLoad ? &KserveHttp::Load : &KserveHttp::Unload;
-      return OnControlThread(
-          exchange, [this, answer, model = match.model, permit = *std::move(permit)](std::string_view body) {
-            return (this->*answer)(model, permit, body);
-          });
-    }
-    case HttpAction::kNamedRepository:
-      return ErrorResponse(UnsupportedError("'repository_name' specification is not supported"));
-    case HttpAction::kGetLogging:
-      return JsonResponse(LoggingJson(context_.log));
-    case HttpAction::kSetLogging:
-      return WithBody(exchange, [this](std::string_view body) { return SetLogging(body); });
-    case HttpAction::kGenerate:
-      return Generate(exchange, match, false);
-    case HttpAction::kGenerateStream:
-      return Generate(exchange, match, true);
-    case HttpAction::kGetTrace:
-      return TraceSettings(match.model);
-    case HttpAction::kSetTrace:
-      return WithBody(exchange,
-                      [this, model = match.model](std::string_view body) { return SetTrace(model, body); });
-    case HttpAction::kSystemMemoryStatus:
-      return SystemMemoryStatus(*context_.client_memory, match.region);
-    case HttpAction::kSystemMemoryRegister:
-      return WithBody(exchange,
-                      [memory = context_.client_memory, region = match.region](std::string_view body) {
-                        return RegisterSystemMemory(*memory, region, body);
-                      });
-    case HttpAction::kSystemMemoryUnregister:
-      return UnregisterSystemMemory(*context_.client_memory, match.region);
-    case HttpAction::kCudaMemoryStatus:
-      return CudaMemoryStatus(*context_.client_memory, match.region);
-    case HttpAction::kCudaMemoryRegister:
-      return OnControlThread(exchange,
-                             [memory = context_.client_memory, region = match.region](std::string_view body) {
-                               return RegisterCudaMemory(*memory, region, body);
-                             });
-    case HttpAction::kCudaMemoryUnregister:
-      return OnControlThread(exchange,
-                             [memory = context_.client_memory, region = match.region](std::string_view) {
-                               return UnregisterCudaMemory(*memory, region);
-                             });
-  }
-  return ErrorResponse(404, "Not Found");
-}
-
-KserveHttp::Answer KserveHttp::Infer(const Exchange& exchange, HttpRouteMatch& match) {
-  const HttpHead& head = exchange->head();
-  auto servable = state(*exchange).reader.Find(match.model, match.version);
+HttpService::Answer KserveHttp::Infer(HttpRequest& request) {
+  const HttpExchange& exchange = *request.exchange;
+  auto servable = state(exchange).reader.Find(*request.model, request.version);
   if (!servable.ok()) return ErrorResponse(InferNotFound(servable.status()));
   const ServableInfo& info = (*servable)->get().info();
   if (info.decoupled) {
@@ -178,61 +127,69 @@ KserveHttp::Answer KserveHttp::Infer(const Exchange& exchange, HttpRouteMatch& m
         UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy"));
   }
   InferCall::Body body;
-  auto json_size = InferCall::JsonSize(*exchange, RulesOf(info));
+  auto json_size = InferCall::JsonSize(exchange, RulesOf(info));
   if (!json_size.ok()) {
     CountRefused((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelInfer);
     return ErrorResponse(json_size.status());
   }
   body.json_size = *json_size;
-  if (const auto accept = FindHeader(head, "Accept-Encoding")) {
+  if (const auto accept = FindHeader(exchange.head(), "Accept-Encoding")) {
     body.response_coding = ChooseContentCoding(*accept);
   }
   body.max_input_bytes = options_.max_input_bytes;
   if (context_.client_memory->used()) {
     body.client_memory = context_.client_memory.get();
-    auto permit = host_->Authorize(*exchange, {Api::kInference, match.model});
+    auto permit = request.host.Authorize(exchange, {Api::kInference, *request.model});
     if (!permit.ok()) return ErrorResponse(permit.status());
     body.permit = *std::move(permit);
   }
-  auto setup = SetupOf(exchange, match, std::move(*servable),
-                       RulesOf(info).Call(ApiInterface::kRest, ApiMethod::kModelInfer));
+  auto setup =
+      SetupOf(request, std::move(*servable), RulesOf(info).Call(ApiInterface::kRest, ApiMethod::kModelInfer));
   if (!setup.ok()) return ErrorResponse(setup.status());
   return std::make_shared<InferCall>(std::move(*setup), std::move(body));
 }
 
-KserveHttp::Answer KserveHttp::Generate(const Exchange& exchange, HttpRouteMatch& match, bool stream) {
-  auto servable = state(*exchange).reader.Find(match.model, match.version);
+HttpService::Answer KserveHttp::Generate(HttpRequest& request) { return GenerateBy(request, false); }
+
+HttpService::Answer KserveHttp::GenerateStream(HttpRequest& request) { return GenerateBy(request, true); }
+
+HttpService::Answer KserveHttp::GenerateBy(HttpRequest& request, bool stream) {
+  auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   if ((*servable)->get().info().kind == ServableKind::kGraph) {
-    return ErrorResponse(UnsupportedError("'" + match.model +
+    return ErrorResponse(UnsupportedError("'" + *request.model +
                                           "' is a graph, whose inputs have no schema: generate does not "
                                           "support it, infer does"));
   }
-  auto setup = SetupOf(exchange, match, std::move(*servable), std::nullopt);
+  auto setup = SetupOf(request, std::move(*servable), std::nullopt);
   if (!setup.ok()) return ErrorResponse(setup.status());
   return std::make_shared<GenerateCall>(std::move(*setup),
                                         GenerateCall::Body{stream, options_.max_input_bytes, &context_.log});
 }
 
-Result<HttpInference::Setup> KserveHttp::SetupOf(const Exchange& exchange, HttpRouteMatch& match,
+Result<HttpInference::Setup> KserveHttp::SetupOf(HttpRequest& request,
                                                  std::unique_ptr<ServableHandle> servable,
                                                  std::optional<ApiCall> api) {
   HttpInference::Setup setup;
-  BRAID_RETURN_IF_ERROR(context_.http_headers.Append(exchange->head(), setup.header_parameters));
-  setup.exchange = exchange;
+  BRAID_RETURN_IF_ERROR(context_.http_headers.Append(request.exchange->head(), setup.header_parameters));
+  setup.exchange = request.exchange;
   setup.servable = std::move(servable);
-  setup.model_name = std::move(match.model);
-  setup.model_version = match.version;
-  setup.parser = &state(*exchange).parser;
+  setup.model_name = std::move(*request.model);
+  setup.model_version = request.version;
+  setup.parser = &state(*request.exchange).parser;
   setup.tracer = context_.tracer;
   setup.api = api;
   return setup;
 }
 
-HttpResponse KserveHttp::ModelMetadata(const HttpExchange& exchange, const HttpRouteMatch& match) {
-  auto servable = state(exchange).reader.Find(match.model, match.version);
+HttpResponse KserveHttp::ServerMetadata(HttpRequest&) { return JsonResponse(ServerMetadataJson(context_)); }
+
+HttpResponse KserveHttp::ServerLive(HttpRequest&) { return JsonResponse(R"({"live": true})"); }
+
+HttpResponse KserveHttp::ModelMetadata(HttpRequest& request) {
+  auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
-  auto ready = context_.catalog.Versions(match.model, -1);
+  auto ready = context_.catalog.Versions(*request.model, -1);
   if (!ready.ok()) return ErrorResponse(ready.status());
   std::vector<int64_t> versions;
   for (const auto& version : *ready) versions.push_back(version->info().version);
@@ -241,38 +198,41 @@ HttpResponse KserveHttp::ModelMetadata(const HttpExchange& exchange, const HttpR
 }
 
 // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
-void KserveHttp::ServerReady(const Exchange& exchange) {
-  context_.control.CheckServerReady([exchange](bool ready) {
-    HttpResponse response = JsonResponse(ready ? R"({"ready": true})" : R"({"ready": false})");
-    if (!ready) response.status = 400;
-    exchange->Respond(std::move(response));
+HttpService::Answer KserveHttp::ServerReady(HttpRequest& request) {
+  return request.Later([this](const std::shared_ptr<HttpExchange>& exchange) {
+    context_.control.CheckServerReady([exchange](bool ready) {
+      HttpResponse response = JsonResponse(ready ? R"({"ready": true})" : R"({"ready": false})");
+      if (!ready) response.status = 400;
+      exchange->Respond(std::move(response));
+    });
   });
 }
 
-void KserveHttp::ModelReady(const Exchange& exchange, const HttpRouteMatch& match) {
-  const DialectRules& rules = RulesOf(context_.catalog);
-  const auto answer = [exchange, &rules](const Readiness& readiness) {
-    if (readiness.ready) {
-      exchange->Respond(HttpResponse{});
+HttpService::Answer KserveHttp::ModelReady(HttpRequest& request) {
+  return request.Later([this, model = *std::move(request.model),
+                        version = request.version](const std::shared_ptr<HttpExchange>& exchange) {
+    const DialectRules& rules = RulesOf(context_.catalog);
+    const auto answer = [exchange, &rules](const Readiness& readiness) {
+      exchange->Respond(Acknowledge(readiness.ready
+                                        ? OkStatus()
+                                        : rules.Word(Fault::kModelVersionNotLoadedYet,
+                                                     InvalidArgumentError("Model version not ready"))));
+    };
+    auto servable = state(*exchange).reader.Find(model, version);
+    const bool known = context_.catalog.Knows(model, rules.knows_all_versions ? -1 : version);
+    if (!servable.ok() && !known) {
+      exchange->Respond(ErrorResponse(servable.status()));
+    } else if (!context_.control.serving() || !servable.ok()) {
+      answer({false, ""});
     } else {
-      exchange->Respond(ErrorResponse(
-          rules.Word(Fault::kModelVersionNotLoadedYet, InvalidArgumentError("Model version not ready"))));
+      CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady);
+      (*servable)->get().CheckReadiness(answer);
     }
-  };
-  auto servable = state(*exchange).reader.Find(match.model, match.version);
-  const bool known = context_.catalog.Knows(match.model, rules.knows_all_versions ? -1 : match.version);
-  if (!servable.ok() && !known) {
-    exchange->Respond(ErrorResponse(servable.status()));
-  } else if (!context_.control.serving() || !servable.ok()) {
-    answer({false, ""});
-  } else {
-    CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady);
-    (*servable)->get().CheckReadiness(answer);
-  }
+  });
 }
 
-HttpResponse KserveHttp::ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match) {
-  auto servable = state(exchange).reader.Find(match.model, match.version);
+HttpResponse KserveHttp::ModelConfig(HttpRequest& request) {
+  auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   const ServableInfo& info = (*servable)->get().info();
   if (!RulesOf(info).tells_configuration) return ErrorResponse(NoModelConfig(info));
@@ -282,40 +242,59 @@ HttpResponse KserveHttp::ModelConfig(const HttpExchange& exchange, const HttpRou
   return JsonResponse(options_.config_to_json(*info.config));
 }
 
-HttpResponse KserveHttp::Statistics(const HttpRouteMatch& match) {
-  if (match.model.empty()) return JsonResponse(StatisticsJson(context_.catalog.All()));
-  auto servables = context_.catalog.Versions(match.model, match.version);
+HttpResponse KserveHttp::Statistics(HttpRequest& request) {
+  if (!request.model) return JsonResponse(StatisticsJson(context_.catalog.All()));
+  auto servables = context_.catalog.Versions(*request.model, request.version);
   if (servables.ok()) return JsonResponse(StatisticsJson(*servables));
-  if (context_.catalog.Knows(match.model, match.version)) {
-    return ErrorResponse(InvalidArgumentError("requested model '" + match.model + "' is not available"));
+  if (context_.catalog.Knows(*request.model, request.version)) {
+    return ErrorResponse(InvalidArgumentError("requested model '" + *request.model + "' is not available"));
   }
   return ErrorResponse(servables.status());
 }
 
-HttpResponse KserveHttp::RepositoryIndex(std::string_view body) {
-  auto ready_only = ReadIndexRequest(body);
-  if (!ready_only.ok()) return ErrorResponse(ready_only.status());
-  return JsonResponse(RepositoryIndexJson(context_.catalog.Index(*ready_only)));
+HttpService::Answer KserveHttp::RepositoryIndex(HttpRequest& request) {
+  return request.WithBody([this](std::string_view body) {
+    auto ready_only = ReadIndexRequest(body);
+    if (!ready_only.ok()) return ErrorResponse(ready_only.status());
+    return JsonResponse(RepositoryIndexJson(context_.catalog.Index(*ready_only)));
+  });
 }
 
-HttpResponse KserveHttp::Load(const std::string& model, const Permit& permit, std::string_view body) {
-  auto request = ReadLoadRequest(model, body);
-  if (!request.ok()) return ErrorResponse(request.status());
-  request->rights = RightsToLoad(permit, *request);
-  Status status = context_.control.Load(*request);
-  return status.ok() ? HttpResponse{} : ErrorResponse(status);
+HttpService::Answer KserveHttp::Load(HttpRequest& request) {
+  auto permit = request.host.Authorize(*request.exchange, request.Subject());
+  if (!permit.ok()) return ErrorResponse(permit.status());
+  return request.Blocking(kBusy,
+                          [this, model = *request.model,
+                           permit = *std::move(permit)](std::string_view body) -> Result<HttpResponse> {
+                            BRAID_ASSIGN_OR_RETURN(LoadRequest load, ReadLoadRequest(model, body));
+                            load.rights = RightsToLoad(permit, load);
+                            return Acknowledge(context_.control.Load(load));
+                          });
 }
 
-HttpResponse KserveHttp::Unload(const std::string& model, const Permit& permit, std::string_view body) {
-  auto dependents = ReadUnloadRequest(body);
-  if (!dependents.ok()) return ErrorResponse(dependents.status());
-  Status status = context_.control.Unload(model, *dependents, RightsToUnload(permit));
-  return status.ok() ? HttpResponse{} : ErrorResponse(status);
+HttpService::Answer KserveHttp::Unload(HttpRequest& request) {
+  auto permit = request.host.Authorize(*request.exchange, request.Subject());
+  if (!permit.ok()) return ErrorResponse(permit.status());
+  return request.Blocking(
+      kBusy,
+      [this, model = *request.model,
+       permit = *std::move(permit)](std::string_view body) -> Result<HttpResponse> {
+        BRAID_ASSIGN_OR_RETURN(const bool dependents, ReadUnloadRequest(body));
+        return Acknowledge(context_.control.Unload(model, dependents, RightsToUnload(permit)));
+      });
 }
 
-HttpResponse KserveHttp::SetLogging(std::string_view body) {
-  Status status = ChangeLogging(body, context_.log);
-  return status.ok() ? JsonResponse(LoggingJson(context_.log)) : ErrorResponse(status);
+HttpResponse KserveHttp::NamedRepository(HttpRequest&) {
+  return ErrorResponse(UnsupportedError("'repository_name' specification is not supported"));
+}
+
+HttpResponse KserveHttp::Logging(HttpRequest&) { return JsonResponse(LoggingJson(context_.log)); }
+
+HttpService::Answer KserveHttp::SetLogging(HttpRequest& request) {
+  return request.WithBody([this](std::string_view body) {
+    const Status status = ChangeLogging(body, context_.log);
+    return status.ok() ? JsonResponse(LoggingJson(context_.log)) : ErrorResponse(status);
+  });
 }
 
 HttpResponse KserveHttp::TraceSettings(const std::string& model) {
@@ -323,23 +302,48 @@ HttpResponse KserveHttp::TraceSettings(const std::string& model) {
   return JsonResponse(TraceSettingsJson(context_.tracer->Settings(model)));
 }
 
-HttpResponse KserveHttp::SetTrace(const std::string& model, std::string_view body) {
-  if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
-  auto changes = ReadTraceChanges(body);
-  if (!changes.ok()) return ErrorResponse(changes.status());
-  Status status = context_.tracer->Change(model, *changes);
-  return status.ok() ? TraceSettings(model) : ErrorResponse(status);
+HttpResponse KserveHttp::Trace(HttpRequest& request) { return TraceSettings(request.model.value_or("")); }
+
+HttpService::Answer KserveHttp::SetTrace(HttpRequest& request) {
+  return request.WithBody([this, model = request.model.value_or("")](std::string_view body) {
+    if (Status status = CheckTraceModel(context_, model); !status.ok()) return ErrorResponse(status);
+    auto changes = ReadTraceChanges(body);
+    if (!changes.ok()) return ErrorResponse(changes.status());
+    Status status = context_.tracer->Change(model, *changes);
+    return status.ok() ? TraceSettings(model) : ErrorResponse(status);
+  });
 }
 
-KserveHttp::Answer KserveHttp::OnControlThread(const Exchange& exchange, BodyFunction function) {
-  return std::make_shared<WholeBodyCall>(exchange, [this, function = std::move(function)](
-                                                       const Exchange& exchange, std::string body) {
-    const bool taken = host_->RunBlocking([exchange, function, body = std::move(body)] {
-      exchange->Respond(MakeResponse([&] { return Result<HttpResponse>(function(body)); }));
-    });
-    if (!taken)
-      exchange->Respond(ErrorResponse(UnavailableError("too many model repository requests are waiting")));
+HttpResponse KserveHttp::SystemMemory(HttpRequest& request) {
+  return SystemMemoryStatus(*context_.client_memory, request.region);
+}
+
+HttpService::Answer KserveHttp::RegisterSystemMemory(HttpRequest& request) {
+  return request.WithBody([memory = context_.client_memory, region = request.region](std::string_view body) {
+    return Acknowledge(RegisterSystemRegion(*memory, region, body));
   });
+}
+
+HttpResponse KserveHttp::UnregisterSystemMemory(HttpRequest& request) {
+  return Acknowledge(context_.client_memory->Unregister(ClientSharedMemory::Kind::kSystem, request.region));
+}
+
+HttpResponse KserveHttp::CudaMemory(HttpRequest& request) {
+  return CudaMemoryStatus(*context_.client_memory, request.region);
+}
+
+HttpService::Answer KserveHttp::RegisterCudaMemory(HttpRequest& request) {
+  return request.Blocking(
+      kBusy, [memory = context_.client_memory, region = request.region](std::string_view body) {
+        return Result<HttpResponse>(Acknowledge(RegisterCudaRegion(*memory, region, body)));
+      });
+}
+
+HttpService::Answer KserveHttp::UnregisterCudaMemory(HttpRequest& request) {
+  return request.Blocking(
+      kBusy, [memory = context_.client_memory, region = request.region](std::string_view) {
+        return Result<HttpResponse>(Acknowledge(memory->Unregister(ClientSharedMemory::Kind::kCuda, region)));
+      });
 }
 
 }  // namespace braid

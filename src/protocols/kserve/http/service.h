@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "protocols/http/protocol.h"
@@ -20,8 +20,6 @@ class ModelConfig;
 }
 
 namespace braid {
-
-struct HttpRouteMatch;
 
 // It answers every path, since what none of the routes has is told in the words of the server's dialect: it
 // is the last of a server's protocols.
@@ -37,38 +35,50 @@ class KserveHttp final : public HttpProtocol {
   KserveHttp(ProtocolContext& context, Options options);
   ~KserveHttp() override;
 
-  void Attach(HttpProtocolHost& host) override;
-  std::optional<std::variant<HttpResponse, HttpProtocolRoute>> Find(const HttpExchange& exchange) override;
+  static std::span<const HttpRoute> Routes();
+
+  void SetIoThreads(size_t count) override;
+  std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
+                                            const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
-  using Answer = HttpService::Answer;
-  using Exchange = std::shared_ptr<HttpExchange>;
-  using BodyFunction = std::function<HttpResponse(std::string_view body)>;
   struct ThreadState;
 
   ThreadState& state(const HttpExchange& exchange);
 
-  Answer Dispatch(const Exchange& exchange, HttpRouteMatch& match);
-  Answer Infer(const Exchange& exchange, HttpRouteMatch& match);
-  Result<HttpInference::Setup> SetupOf(const Exchange& exchange, HttpRouteMatch& match,
-                                       std::unique_ptr<ServableHandle> servable, std::optional<ApiCall> api);
-  Answer Generate(const Exchange& exchange, HttpRouteMatch& match, bool stream);
-  HttpResponse ModelMetadata(const HttpExchange& exchange, const HttpRouteMatch& match);
-  void ServerReady(const Exchange& exchange);
-  void ModelReady(const Exchange& exchange, const HttpRouteMatch& match);
-  HttpResponse ModelConfig(const HttpExchange& exchange, const HttpRouteMatch& match);
-  HttpResponse Statistics(const HttpRouteMatch& match);
-  HttpResponse RepositoryIndex(std::string_view body);
-  HttpResponse Load(const std::string& model, const Permit& permit, std::string_view body);
-  HttpResponse Unload(const std::string& model, const Permit& permit, std::string_view body);
-  HttpResponse SetLogging(std::string_view body);
+  HttpService::Answer Infer(HttpRequest& request);
+  HttpService::Answer Generate(HttpRequest& request);
+  HttpService::Answer GenerateStream(HttpRequest& request);
+  HttpService::Answer GenerateBy(HttpRequest& request, bool stream);
+  Result<HttpInference::Setup> SetupOf(HttpRequest& request, std::unique_ptr<ServableHandle> servable,
+                                       std::optional<ApiCall> api);
+  HttpResponse ServerMetadata(HttpRequest& request);
+  HttpResponse ServerLive(HttpRequest& request);
+  HttpService::Answer ServerReady(HttpRequest& request);
+  HttpResponse ModelMetadata(HttpRequest& request);
+  HttpService::Answer ModelReady(HttpRequest& request);
+  HttpResponse ModelConfig(HttpRequest& request);
+  HttpResponse Statistics(HttpRequest& request);
+  HttpService::Answer RepositoryIndex(HttpRequest& request);
+  HttpService::Answer Load(HttpRequest& request);
+  HttpService::Answer Unload(HttpRequest& request);
+  HttpResponse NamedRepository(HttpRequest& request);
+  HttpResponse Logging(HttpRequest& request);
+  HttpService::Answer SetLogging(HttpRequest& request);
+  HttpResponse Trace(HttpRequest& request);
+  HttpService::Answer SetTrace(HttpRequest& request);
+  HttpResponse SystemMemory(HttpRequest& request);
+  HttpService::Answer RegisterSystemMemory(HttpRequest& request);
+  HttpResponse UnregisterSystemMemory(HttpRequest& request);
+  HttpResponse CudaMemory(HttpRequest& request);
+  HttpService::Answer RegisterCudaMemory(HttpRequest& request);
+  HttpService::Answer UnregisterCudaMemory(HttpRequest& request);
+
+  // The settings of a model, or with "" of all.
   HttpResponse TraceSettings(const std::string& model);
-  HttpResponse SetTrace(const std::string& model, std::string_view body);
-  Answer OnControlThread(const Exchange& exchange, BodyFunction function);
 
   ProtocolContext& context_;
   const Options options_;
-  HttpProtocolHost* host_ = nullptr;                   // the server, from Attach() on
   std::vector<std::unique_ptr<ThreadState>> threads_;  // each used by its io thread alone
 };
 

@@ -10,7 +10,6 @@
 #include "protocols/http/message.h"
 #include "protocols/http/testing/test_client.h"
 #include "protocols/inference/testing/fake_servable.h"
-#include "protocols/kserve/http/routes.h"
 #include "protocols/net/compression.h"
 #include "serving/testing/fake_control.h"
 
@@ -493,7 +492,7 @@ TEST_F(Rest, GuardsEveryRoute) {
     ASSERT_TRUE(context_.http_access.AddRestriction(name + ":key-" + name + "=secret-" + name).ok());
   }
   TestClient client = Connect();
-  for (const HttpRoute& route : HttpRoutes()) {
+  for (const HttpRoute& route : KserveHttp::Routes()) {
     std::string path(route.pattern);
     for (auto [variable, value] : {std::pair("{m}", "echo"), std::pair("{v}", "1"), std::pair("{r}", "r")}) {
       if (size_t at = path.find(variable); at != std::string::npos) path.replace(at, 3, value);

@@ -88,10 +88,6 @@ HttpResponse RegionList(const ClientSharedMemory& memory, ClientSharedMemory::Ki
   return JsonResponse(json + "]");
 }
 
-HttpResponse Acknowledge(const Status& status) {
-  return status.ok() ? HttpResponse{} : ErrorResponse(status);
-}
-
 }  // namespace
 
 HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
@@ -103,14 +99,9 @@ HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_vi
                     });
 }
 
-HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string& region,
-                                  std::string_view body) {
-  auto info = ReadRegistration(region, body);
-  return Acknowledge(info.ok() ? memory.Register(std::move(info).value()) : info.status());
-}
-
-HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view region) {
-  return Acknowledge(memory.Unregister(ClientSharedMemory::Kind::kSystem, region));
+Status RegisterSystemRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body) {
+  BRAID_ASSIGN_OR_RETURN(RegionInfo info, ReadRegistration(region, body));
+  return memory.Register(std::move(info));
 }
 
 HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
@@ -120,16 +111,10 @@ HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view
                     });
 }
 
-HttpResponse RegisterCudaMemory(ClientSharedMemory& memory, const std::string& region,
-                                std::string_view body) {
-  if (const Status gpus = memory.CheckGpus(region); !gpus.ok()) return ErrorResponse(gpus);
-  auto read = ReadCudaRegistration(region, body);
-  if (!read.ok()) return ErrorResponse(read.status());
-  return Acknowledge(memory.RegisterCuda(std::move(read->info), read->raw_handle));
-}
-
-HttpResponse UnregisterCudaMemory(ClientSharedMemory& memory, std::string_view region) {
-  return Acknowledge(memory.Unregister(ClientSharedMemory::Kind::kCuda, region));
+Status RegisterCudaRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body) {
+  BRAID_RETURN_IF_ERROR(memory.CheckGpus(region));
+  BRAID_ASSIGN_OR_RETURN(CudaRegistration read, ReadCudaRegistration(region, body));
+  return memory.RegisterCuda(std::move(read.info), read.raw_handle);
 }
 
 }  // namespace braid

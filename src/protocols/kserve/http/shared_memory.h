@@ -11,13 +11,10 @@ namespace braid {
 
 // `region` is empty where the path names none, which stands for all. Any thread.
 HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_view region);
-// The body says key, offset and byte_size.
-HttpResponse RegisterSystemMemory(ClientSharedMemory& memory, const std::string& region,
-                                  std::string_view body);
-HttpResponse UnregisterSystemMemory(ClientSharedMemory& memory, std::string_view region);
 HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region);
+// The body says key, offset and byte_size.
+Status RegisterSystemRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body);
 // The body says raw_handle, as {"b64": "..."}, device_id and byte_size. Blocks.
-HttpResponse RegisterCudaMemory(ClientSharedMemory& memory, const std::string& region, std::string_view body);
-HttpResponse UnregisterCudaMemory(ClientSharedMemory& memory, std::string_view region);
+Status RegisterCudaRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body);
 
 }  // namespace braid
