@@ -10,10 +10,6 @@
 namespace braid {
 namespace {
 
-Status WithEnding(const Status& status, std::string_view ending) {
-  return status.WithMessage(std::string(status.message()).append("; ").append(ending));
-}
-
 GraphCall CallOf(const GraphHost& host, const InferenceRequest& first) {
   GraphCall call;
   call.graph = host.definition.name;
@@ -42,7 +38,6 @@ Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphH
 GraphStream::GraphStream(std::shared_ptr<GraphHost> host, GraphCall call, InferenceRequest& first,
                          StreamSink& sink)
     : GraphRun(std::move(host), std::move(call), first.servable->get(), ApiMethod::kModelInferStream),
-      model_name_(first.model_name),
       start_ns_(SteadyNowNs()),
       deliveries_(sink),
       handle_(std::move(first.servable)) {}
@@ -62,26 +57,11 @@ std::shared_ptr<GraphRun> GraphStream::Listen() {
 
 Status GraphStream::Push(InferenceRequest& message) {
   const auto self = Listen();
-  bool first = false;
   {
     MutexLock lock(mutex_);
     if (over_) return OkStatus();
-    first = std::exchange(first_, false);
   }
-  Status status = first ? OkStatus() : CheckName(message);
-  if (!status.ok()) {
-    status = WithEnding(status, "validate subsequent requests");
-  } else if (status = TakeInputs(message); !status.ok()) {
-    status = WithEnding(status, first ? "partial deserialization of first request"
-                                      : "partial deserialization of subsequent requests");
-  }
-  return status;
-}
-
-Status GraphStream::CheckName(const InferenceRequest& message) const {
-  if (message.model_name != model_name_) return FaultError(Fault::kGraphIncorrectServableName);
-  if (message.model_version > 1) return FaultError(Fault::kGraphIncorrectServableVersion);
-  return OkStatus();
+  return TakeInputs(message);
 }
 
 // Inputs before one that is wrong have gone in, as clients of streams know it.

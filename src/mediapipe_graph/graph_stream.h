@@ -51,7 +51,6 @@ class GraphStream final : public GraphRun, public ServableStream {
   // which keeps what is returned.
   [[nodiscard]] std::shared_ptr<GraphRun> Listen();
 
-  Status CheckName(const InferenceRequest& message) const;
   Status TakeInputs(InferenceRequest& message);
   Result<graph::Timestamp> NextTimestamp(const InferenceRequest& message);
   Status AddInput(int input, graph::Packet packet);
@@ -62,7 +61,6 @@ class GraphStream final : public GraphRun, public ServableStream {
   void OnWantsInput() override;
   void OnOver(Status status) override;
 
-  const std::string model_name_;  // as the first message has it
   const int64_t start_ns_;
   StreamDeliveries deliveries_;
 
@@ -70,7 +68,6 @@ class GraphStream final : public GraphRun, public ServableStream {
   std::unique_ptr<ServableHandle> handle_ BRAID_GUARDED_BY(mutex_);  // until the end is delivered
   bool opening_ BRAID_GUARDED_BY(mutex_) = true;
   Status refused_ BRAID_GUARDED_BY(mutex_);            // what it ended with while it was opened
-  bool first_ BRAID_GUARDED_BY(mutex_) = true;         // no message has come yet
   graph::Timestamp next_ BRAID_GUARDED_BY(mutex_){0};  // of the next message that gives none
   MessageIds ids_ BRAID_GUARDED_BY(mutex_);
   std::vector<Input> waiting_ BRAID_GUARDED_BY(mutex_);  // what came before the run took inputs, in order

@@ -5,7 +5,6 @@
 
 #include "base/guard.h"
 #include "base/utf8.h"
-#include "protocols/grpc/connection.h"
 #include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
 
@@ -43,12 +42,12 @@ Refusals& GrpcCall::refusals() const { return thread().state().limits->refusals;
 // --- What comes ------------------------------------------------------------------------------------
 
 void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
-  connection_->mutex_.AssertHeld();
-  connection_->data_since_ping_ = true;
+  connection_->mutex().AssertHeld();
+  connection_->NoteReceivedLocked();
   const Status fault = Guarded([&] {
-    connection_->mutex_.AssertHeld();
+    connection_->mutex().AssertHeld();
     if (refused_ || (requested_ > 0 && ready_.empty())) {
-      connection_->session_.Consume(stream_, bytes.size());
+      connection_->session().Consume(stream_, bytes.size());
     } else {
       unconsumed_ += bytes.size();
     }
@@ -67,7 +66,8 @@ void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
   CutLocked(GrpcCodeOf(fault), fault.message());
 }
 
-bool GrpcCall::CheckMessageLocked() {
+bool GrpcCall::CheckMessage() {
+  connection_->mutex().AssertHeld();
   if (in_.prefix_have == 0) return false;
   if (in_.seen && in_.recent < kLeastProgress) {
     refusals().Count(Limit::kBodyTime, "a message comes too slowly");
@@ -123,12 +123,11 @@ void GrpcCall::TakeBodyLocked(const Buffer& block, std::string_view& bytes) {
 }
 
 void GrpcCall::CompleteMessageLocked() {
-  connection_->mutex_.AssertHeld();
   in_.message.Add(std::move(in_.gathered));
   in_.message.compressed = (in_.prefix[0] & 1) != 0;
   if (requested_ > 0 && ready_.empty()) {
     --requested_;
-    connection_->AddEventLocked(shared_from_this(), EventKind::kMessage, std::move(in_.message));
+    connection_->AddEventLocked(shared_from_this(), GrpcEvent::kMessage, std::move(in_.message));
   } else {
     ready_.push_back(std::move(in_.message));
   }
@@ -136,7 +135,6 @@ void GrpcCall::CompleteMessageLocked() {
 }
 
 void GrpcCall::DeliverLocked() {
-  connection_->mutex_.AssertHeld();
   // Once it is refused, its end is the last that it hears.
   if (refused_ || closed_) return;
   // The client may send as much as was taken, and all of a message that is waited for.
@@ -144,19 +142,20 @@ void GrpcCall::DeliverLocked() {
   while (requested_ > 0 && !ready_.empty()) {
     --requested_;
     taken += sizeof(in_.prefix) + ready_.front().size();
-    connection_->AddEventLocked(shared_from_this(), EventKind::kMessage, std::move(ready_.front()));
+    connection_->AddEventLocked(shared_from_this(), GrpcEvent::kMessage, std::move(ready_.front()));
     ready_.pop_front();
   }
   if (requested_ > 0 || taken > unconsumed_) taken = unconsumed_;
-  if (taken > 0) connection_->session_.Consume(stream_, taken);
+  if (taken > 0) connection_->session().Consume(stream_, taken);
   unconsumed_ -= taken;
   if (requested_ > 0 && half_closed_ && !half_close_told_) {
     half_close_told_ = true;
-    connection_->AddEventLocked(shared_from_this(), EventKind::kHalfClose);
+    connection_->AddEventLocked(shared_from_this(), GrpcEvent::kHalfClose);
   }
 }
 
 void GrpcCall::OnEnd() {
+  connection_->mutex().AssertHeld();
   half_closed_ = true;
   if (in_.prefix_have > 0) CutLocked(kGrpcInternal, "the message of the call is not complete");
   DeliverLocked();
@@ -164,6 +163,7 @@ void GrpcCall::OnEnd() {
 
 void GrpcCall::RequestMessage() {
   connection_->Locked([this] {
+    connection_->mutex().AssertHeld();
     ++requested_;
     DeliverLocked();
   });
@@ -172,13 +172,20 @@ void GrpcCall::RequestMessage() {
 
 // --- What is sent ----------------------------------------------------------------------------------
 
-size_t GrpcCall::sendable() const { return out_bytes_; }
+size_t GrpcCall::sendable() const {
+  connection_->mutex().AssertHeld();
+  return out_bytes_;
+}
+
+bool GrpcCall::complete() const {
+  connection_->mutex().AssertHeld();
+  return finish_.has_value();
+}
 
 void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
-  connection_->mutex_.AssertHeld();
-  connection_->data_since_ping_ = true;
-  connection_->pings_without_data_ = 0;
-  AddOut(-static_cast<int64_t>(bytes));
+  connection_->mutex().AssertHeld();
+  connection_->NoteSentLocked();
+  AddOutLocked(-static_cast<int64_t>(bytes));
   while (bytes > 0) {
     EncodedMessageReader& first = out_.front();
     const size_t part = std::min(bytes, first.left());
@@ -186,59 +193,59 @@ void GrpcCall::Take(size_t bytes, OutgoingBytes& to) {
     bytes -= part;
     if (first.left() == 0) out_.pop_front();
   }
-  if (notify_ && IsAtMost(*notify_)) {
+  if (notify_ && IsAtMostLocked(*notify_)) {
     notify_.reset();
-    connection_->AddEventLocked(shared_from_this(), EventKind::kSent);
+    connection_->AddEventLocked(shared_from_this(), GrpcEvent::kSent);
   }
 }
 
-void GrpcCall::AddOut(int64_t bytes) {
+void GrpcCall::AddOutLocked(int64_t bytes) {
   out_bytes_ += static_cast<size_t>(bytes);
-  ChargeOut();
+  ChargeOutLocked();
 }
 
-void GrpcCall::ChargeOut() {
+void GrpcCall::ChargeOutLocked() {
   out_charge_.Set(static_cast<int64_t>(out_bytes_ + (finish_ ? finish_->message.size() : 0)));
 }
 
 void GrpcCall::AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) {
+  connection_->mutex().AssertHeld();
   fields.push_back({"grpc-status", finish_->code});
   if (!finish_->message.empty()) fields.push_back({"grpc-message", finish_->message});
   if (finish_->later) fields.push_back({kGrpcPushback, kGrpcPushbackMs});
 }
 
-bool GrpcCall::IsAtMost(const Waiting& most) const {
+bool GrpcCall::IsAtMostLocked(const Waiting& most) const {
   return out_.size() <= most.messages && out_bytes_ <= most.bytes;
 }
 
 void GrpcCall::NotifyWhenAtMost(Waiting most) {
-  MutexLock lock(connection_->mutex_);
+  MutexLock lock(connection_->mutex());
   if (closed_) return;
   notify_.reset();
-  if (IsAtMost(most)) {
-    connection_->AddEventLocked(shared_from_this(), EventKind::kSent);
+  if (IsAtMostLocked(most)) {
+    connection_->AddEventLocked(shared_from_this(), GrpcEvent::kSent);
   } else {
     notify_ = most;
   }
 }
 
 GrpcCall::Waiting GrpcCall::waiting() const {
-  MutexLock lock(connection_->mutex_);
+  MutexLock lock(connection_->mutex());
   return {out_.size(), out_bytes_};
 }
 
 void GrpcCall::SendLocked(EncodedMessage message) {
   if (closed_ || finish_) return;
   message.AddPrefix();
-  AddOut(static_cast<int64_t>(message.size));
+  AddOutLocked(static_cast<int64_t>(message.size));
   out_.emplace_back(std::move(message));
   StartLocked();
 }
 
 void GrpcCall::StartLocked() {
-  connection_->mutex_.AssertHeld();
   if (started_) {
-    connection_->session_.Resume(stream_);
+    connection_->session().Resume(stream_);
     return;
   }
   started_ = true;
@@ -246,14 +253,13 @@ void GrpcCall::StartLocked() {
                                                         {"content-type", "application/grpc"},
                                                         {"grpc-accept-encoding", "identity, deflate, gzip"}};
   if (coding_ != ContentCoding::kIdentity) head.push_back({"grpc-encoding", ContentCodingName(coding_)});
-  connection_->session_.Respond(stream_, {head.data(), head.size()});
+  connection_->session().Respond(stream_, {head.data(), head.size()});
 }
 
 void GrpcCall::FinishLocked(int code, std::string_view message) {
-  connection_->mutex_.AssertHeld();
   if (closed_ || finish_) return;
   finish_ = End{std::to_string(code), PercentEncoded(message), code == kGrpcResourceExhausted && !too_large_};
-  ChargeOut();
+  ChargeOutLocked();
   open_.store(false, std::memory_order_release);
   refused_ = true;
   if (started_) {
@@ -264,25 +270,28 @@ void GrpcCall::FinishLocked(int code, std::string_view message) {
   boost::container::small_vector<Http2Field, 8> head = {{":status", "200"},
                                                         {"content-type", "application/grpc"}};
   AppendTrailers(head);
-  connection_->session_.RespondAtOnce(stream_, {head.data(), head.size()});
+  connection_->session().RespondAtOnce(stream_, {head.data(), head.size()});
+}
+
+void GrpcCall::Cut(int code, std::string_view message) {
+  connection_->mutex().AssertHeld();
+  CutLocked(code, message);
 }
 
 void GrpcCall::CutLocked(int code, std::string_view message) {
-  connection_->mutex_.AssertHeld();
   if (finish_ || closed_) return;
   refused_ = true;
   ready_.clear();
   in_ = {};
   out_.clear();
-  AddOut(-static_cast<int64_t>(out_bytes_));
+  AddOutLocked(-static_cast<int64_t>(out_bytes_));
   FinishLocked(code, message);
   TellCancelledLocked();
 }
 
 void GrpcCall::TellCancelledLocked() {
-  connection_->mutex_.AssertHeld();
   if (std::exchange(cancel_told_, true)) return;
-  connection_->AddEventLocked(shared_from_this(), EventKind::kCancelled);
+  connection_->AddEventLocked(shared_from_this(), GrpcEvent::kCancelled);
 }
 
 void GrpcCall::EnableCompression() {
@@ -303,7 +312,10 @@ Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
   Result<GrpcMessage> inflated = Decompress(message, thread().state().max_input_bytes);
   if (inflated.status().code() == StatusCode::kResourceExhausted) {
     refusals().Count(Limit::kGrpcMessage, inflated.status().message());
-    connection_->Locked([&] { too_large_ = true; });
+    connection_->Locked([&] {
+      connection_->mutex().AssertHeld();
+      too_large_ = true;
+    });
   }
   return inflated;
 }
@@ -318,19 +330,25 @@ void GrpcCall::Push(EncodedMessage message) {
     PushEnd(compressed);
     return;
   }
-  connection_->Locked([&] { SendLocked(std::move(message)); });
+  connection_->Locked([&] {
+    connection_->mutex().AssertHeld();
+    SendLocked(std::move(message));
+  });
 }
 
 void GrpcCall::PushEnd(const Status& status) {
   const PatientAllocation patience;  // the client waits for this
-  connection_->Locked([&] { FinishLocked(GrpcCodeOf(status), status.message()); });
+  connection_->Locked([&] {
+    connection_->mutex().AssertHeld();
+    FinishLocked(GrpcCodeOf(status), status.message());
+  });
 }
 
 void GrpcCall::DropWaiting() {
-  MutexLock lock(connection_->mutex_);
+  MutexLock lock(connection_->mutex());
   // What has begun must be ended, or the client could not find the next message.
   while (out_.size() > 1) {
-    AddOut(-static_cast<int64_t>(out_.back().left()));
+    AddOutLocked(-static_cast<int64_t>(out_.back().left()));
     out_.pop_back();
   }
 }
@@ -350,6 +368,7 @@ void GrpcCall::Finish(const Status& status) {
 void GrpcCall::SendAndFinish(EncodedMessage message) {
   const Status compressed = Compress(message);
   connection_->Locked([&] {
+    connection_->mutex().AssertHeld();
     if (compressed.ok()) SendLocked(std::move(message));
     FinishLocked(GrpcCodeOf(compressed), compressed.message());
   });
@@ -380,7 +399,7 @@ void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
       return;
     }
     self->thread().loop().Post([self, message] {
-      if (!self->over_) self->Dispatch(EventKind::kMessage, std::move(*message));
+      if (!self->over_) self->Dispatch(GrpcEvent::kMessage, std::move(*message));
     });
   });
   if (!submitted) Finish(UnavailableError("too many compressed messages are waiting"));
@@ -389,31 +408,31 @@ void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
 // --- Events ----------------------------------------------------------------------------------------
 
 void GrpcCall::OnClosed(bool reset) {
-  connection_->mutex_.AssertHeld();
+  connection_->mutex().AssertHeld();
   closed_ = true;
   open_.store(false, std::memory_order_release);
   out_.clear();
-  AddOut(-static_cast<int64_t>(out_bytes_));
-  if (unconsumed_ > 0) connection_->session_.ConsumeConnection(unconsumed_);
+  AddOutLocked(-static_cast<int64_t>(out_bytes_));
+  if (unconsumed_ > 0) connection_->session().ConsumeConnection(unconsumed_);
   connection_->EndCallLocked(*this);
   if (reset) TellCancelledLocked();
 }
 
-void GrpcCall::Dispatch(EventKind kind, GrpcMessage message) {
+void GrpcCall::Dispatch(GrpcEvent event, GrpcMessage message) {
   const Status fault = Guarded([&]() -> Status {
-    switch (kind) {
-      case EventKind::kMessage:
+    switch (event) {
+      case GrpcEvent::kMessage:
         return DispatchMessage(std::move(message));
-      case EventKind::kHalfClose:
+      case GrpcEvent::kHalfClose:
         OnHalfClose();
         return OkStatus();
-      case EventKind::kSent:
+      case GrpcEvent::kSent:
         OnSent();
         return OkStatus();
-      case EventKind::kDrain:
+      case GrpcEvent::kDrain:
         OnDrain();
         return OkStatus();
-      case EventKind::kCancelled:
+      case GrpcEvent::kCancelled:
         over_ = true;
         OnCancelled();
         return OkStatus();

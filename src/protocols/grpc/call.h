@@ -20,14 +20,13 @@
 #include "base/memory_use.h"
 #include "base/status.h"
 #include "protocols/access/access_control.h"
+#include "protocols/grpc/connection.h"
 #include "protocols/grpc/message.h"
 #include "protocols/http2/session.h"
-#include "protocols/net/event_loop.h"
 #include "protocols/net/refusals.h"
 
 namespace braid {
 
-class GrpcConnection;
 class GrpcThread;
 
 class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCall> {
@@ -53,6 +52,20 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const Http2Head& head() const { return head_; }
   // What the client may do with which models, beyond its API, which it may use. Constant.
   const Permit& permit() const { return permit_; }
+
+  // --- For its connection.
+
+  // On the I/O thread, without the mutex.
+  void Dispatch(GrpcEvent event, GrpcMessage message);
+  // These: REQUIRES the connection's mutex.
+  // Ends the call with this in place of what it would have answered, which is cancelled.
+  void Cut(int code, std::string_view message);
+  // Whether a message has begun to come and not ended; ends the call when too little of it came since this
+  // was last asked.
+  bool CheckMessage();
+  // Of SteadyNowNs(); 0: none. Set before the call is told anything.
+  int64_t deadline_ns() const { return deadline_ns_; }
+  void set_deadline_ns(int64_t deadline_ns) { deadline_ns_ = deadline_ns; }
 
  protected:
   // Within one of these the call may be answered. What they throw ends it.
@@ -89,39 +102,30 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void EnableCompression();
 
  private:
-  friend class GrpcConnection;
-  enum class EventKind : unsigned char { kMessage, kHalfClose, kSent, kDrain, kCancelled };
-
-  // Http2Stream; under the connection's mutex.
+  // Http2Stream; under the connection's mutex, which the analysis does not see.
   void OnData(const Buffer& block, std::string_view bytes) override;
   void OnEnd() override;
   void OnClosed(bool reset) override;
   size_t sendable() const override;
-  bool complete() const override { return finish_.has_value(); }
+  bool complete() const override;
   void Take(size_t bytes, OutgoingBytes& to) override;
   void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override;
 
-  // `bytes` more, or less, wait to leave.
-  void AddOut(int64_t bytes);
-  void ChargeOut();
   Refusals& refusals() const;
-  bool IsAtMost(const Waiting& most) const;
-  void TakePrefixLocked(std::string_view& bytes);
-  void TakeBodyLocked(const Buffer& block, std::string_view& bytes);
-  void CompleteMessageLocked();
-  void DeliverLocked();
-  // Whether a message has begun to come and not ended; ends the call when too little of it came since this
-  // was last asked.
-  bool CheckMessageLocked();
-  // Ends the call with this in place of what it would have answered, which is cancelled.
-  void CutLocked(int code, std::string_view message);
-  void TellCancelledLocked();
+  // `bytes` more, or less, wait to leave.
+  void AddOutLocked(int64_t bytes) BRAID_REQUIRES(connection_->mutex());
+  void ChargeOutLocked() BRAID_REQUIRES(connection_->mutex());
+  bool IsAtMostLocked(const Waiting& most) const BRAID_REQUIRES(connection_->mutex());
+  void TakePrefixLocked(std::string_view& bytes) BRAID_REQUIRES(connection_->mutex());
+  void TakeBodyLocked(const Buffer& block, std::string_view& bytes) BRAID_REQUIRES(connection_->mutex());
+  void CompleteMessageLocked() BRAID_REQUIRES(connection_->mutex());
+  void DeliverLocked() BRAID_REQUIRES(connection_->mutex());
+  void CutLocked(int code, std::string_view message) BRAID_REQUIRES(connection_->mutex());
+  void TellCancelledLocked() BRAID_REQUIRES(connection_->mutex());
   Status Compress(EncodedMessage& message) const;
-  void SendLocked(EncodedMessage message);
-  void FinishLocked(int code, std::string_view message);
-  void StartLocked();
-  // On the I/O thread, without the mutex.
-  void Dispatch(EventKind kind, GrpcMessage message);
+  void SendLocked(EncodedMessage message) BRAID_REQUIRES(connection_->mutex());
+  void FinishLocked(int code, std::string_view message) BRAID_REQUIRES(connection_->mutex());
+  void StartLocked() BRAID_REQUIRES(connection_->mutex());
   // The same for a message, which may have to be inflated first. On the I/O thread.
   Status DispatchMessage(GrpcMessage message);
   void InflateElsewhere(std::shared_ptr<GrpcMessage> message);
@@ -132,12 +136,11 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const int32_t stream_;
   const Http2Head head_;
   const Permit permit_;
-  int64_t deadline_ns_ = 0;  // 0: none; set by the connection
-  bool over_ = false;        // OnCancelled() was called; the I/O thread's
+  int64_t deadline_ns_ = 0;
+  bool over_ = false;  // OnCancelled() was called; the I/O thread's
   std::atomic<bool> open_{true};
   ContentCoding coding_ = ContentCoding::kIdentity;  // of our messages; constant once one is sent
 
-  // Guarded by the connection's mutex.
   struct Incoming {
     unsigned char prefix[5];
     size_t prefix_have = 0;
@@ -147,28 +150,30 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
     Buffer gathered;      // of a message that comes in several small pieces
     size_t have = 0;      // there
     GrpcMessage message;  // as far as it is there
-  } in_;
+  } in_ BRAID_GUARDED_BY(connection_->mutex());
   // Boost's: std::deque allocates before it holds something.
-  boost::container::deque<GrpcMessage> ready_;  // not asked for yet
-  size_t requested_ = 1;
-  size_t unconsumed_ = 0;  // bytes for which the client has no window again
-  bool half_closed_ = false;
-  bool half_close_told_ = false;
-  std::optional<Waiting> notify_;
-  bool refused_ = false;    // what the client still sends is thrown away
-  bool too_large_ = false;  // a message is larger than the server takes
-  boost::container::deque<EncodedMessageReader> out_;
-  size_t out_bytes_ = 0;
-  MemoryCharge out_charge_;
-  bool started_ = false;  // the head of the answer is submitted
-  bool closed_ = false;
-  bool cancel_told_ = false;
+  boost::container::deque<GrpcMessage> ready_ BRAID_GUARDED_BY(connection_->mutex());  // not asked for yet
+  size_t requested_ BRAID_GUARDED_BY(connection_->mutex()) = 1;
+  size_t unconsumed_ BRAID_GUARDED_BY(connection_->mutex()) =
+      0;  // bytes for which the client has no window again
+  bool half_closed_ BRAID_GUARDED_BY(connection_->mutex()) = false;
+  bool half_close_told_ BRAID_GUARDED_BY(connection_->mutex()) = false;
+  std::optional<Waiting> notify_ BRAID_GUARDED_BY(connection_->mutex());
+  bool refused_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // what the client still sends is thrown away
+  bool too_large_ BRAID_GUARDED_BY(connection_->mutex()) =
+      false;  // a message is larger than the server takes
+  boost::container::deque<EncodedMessageReader> out_ BRAID_GUARDED_BY(connection_->mutex());
+  size_t out_bytes_ BRAID_GUARDED_BY(connection_->mutex()) = 0;
+  MemoryCharge out_charge_ BRAID_GUARDED_BY(connection_->mutex());
+  bool started_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // the head of the answer is submitted
+  bool closed_ BRAID_GUARDED_BY(connection_->mutex()) = false;
+  bool cancel_told_ BRAID_GUARDED_BY(connection_->mutex()) = false;
   struct End {
     std::string code;
     std::string message;  // percent-encoded
     bool later = false;   // the same call may well be taken later
   };
-  std::optional<End> finish_;
+  std::optional<End> finish_ BRAID_GUARDED_BY(connection_->mutex());
 };
 
 }  // namespace braid

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/utf8.h"
+#include "protocols/grpc/call.h"
 #include "protocols/grpc/status.h"
 #include "protocols/grpc/thread.h"
 
@@ -174,8 +175,7 @@ void GrpcConnection::DispatchEvents() {
   }
 }
 
-void GrpcConnection::AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::EventKind kind,
-                                    GrpcMessage message) {
+void GrpcConnection::AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcEvent kind, GrpcMessage message) {
   const PatientAllocation patience;
   events_.push_back({std::move(call), kind, std::move(message)});
   if (reading == this || dispatch_posted_) return;
@@ -236,8 +236,8 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   });
   if (!made.ok()) return refuse("200", made);
   if (left_ns) {
-    call->deadline_ns_ = SteadyNowNs() + *left_ns;
-    deadlines_.emplace(call->deadline_ns_, call.get());
+    call->set_deadline_ns(SteadyNowNs() + *left_ns);
+    deadlines_.emplace(call->deadline_ns(), call.get());
     ArmDeadlineLocked();
   }
   idle_since_ns_ = 0;
@@ -246,7 +246,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
 
 void GrpcConnection::EndCallLocked(GrpcCall& call) {
   const PatientAllocation patience;
-  if (call.deadline_ns_ != 0) deadlines_.erase({call.deadline_ns_, &call});
+  if (call.deadline_ns() != 0) deadlines_.erase({call.deadline_ns(), &call});
   ended_.push_back(call.shared_from_this());
   if (!session_.has_streams()) idle_since_ns_ = SteadyNowNs();
 }
@@ -267,7 +267,7 @@ void GrpcConnection::OnDeadline() {
     while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
       GrpcCall& call = *deadlines_.begin()->second;
       deadlines_.erase(deadlines_.begin());
-      call.CutLocked(kGrpcDeadlineExceeded, "Deadline Exceeded");
+      call.Cut(kGrpcDeadlineExceeded, "Deadline Exceeded");
     }
     ArmDeadlineLocked();
   });
@@ -286,8 +286,7 @@ void GrpcConnection::OnMessagesDue() {
   Locked([this] {
     mutex_.AssertHeld();
     bool any = false;
-    session_.ForEach(
-        [&](Http2Stream& stream) { any |= static_cast<GrpcCall&>(stream).CheckMessageLocked(); });
+    session_.ForEach([&](Http2Stream& stream) { any |= static_cast<GrpcCall&>(stream).CheckMessage(); });
     if (any) WatchMessages();
   });
   DispatchEvents();
@@ -469,7 +468,7 @@ void GrpcConnection::DrainCalls() {
     mutex_.AssertHeld();
     session_.ForEach([this](Http2Stream& stream) {
       mutex_.AssertHeld();
-      AddEventLocked(static_cast<GrpcCall&>(stream).shared_from_this(), GrpcCall::EventKind::kDrain);
+      AddEventLocked(static_cast<GrpcCall&>(stream).shared_from_this(), GrpcEvent::kDrain);
     });
   });
   DispatchEvents();

@@ -18,7 +18,7 @@
 #include "base/batch.h"
 #include "base/guard.h"
 #include "base/mutex.h"
-#include "protocols/grpc/call.h"
+#include "protocols/grpc/message.h"
 #include "protocols/http2/outgoing_bytes.h"
 #include "protocols/http2/session.h"
 #include "protocols/net/client_socket.h"
@@ -26,6 +26,12 @@
 #include "protocols/net/event_loop.h"
 
 namespace braid {
+
+class GrpcCall;
+class GrpcThread;
+
+// What a call is told on its I/O thread.
+enum class GrpcEvent : unsigned char { kMessage, kHalfClose, kSent, kDrain, kCancelled };
 
 class GrpcConnection final : public EventLoop::Watcher,
                              public Batch::Work,
@@ -48,11 +54,39 @@ class GrpcConnection final : public EventLoop::Watcher,
   // As ClientSocket's. Any thread.
   std::string_view certificate_identity() const { return socket_.certificate_identity(); }
 
+  // --- For its calls.
+
+  // Guards the session and the calls.
+  Mutex& mutex() BRAID_THREAD_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
+  Http2Session& session() BRAID_REQUIRES(mutex_) { return session_; }
+  // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.
+  template <class Work>
+  void Locked(Work&& work) noexcept BRAID_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    const Status done = Guarded([&] { work(); });
+    if (!done.ok()) BreakLocked();
+  }
+  // To the I/O thread after what it does now, or soon.
+  void AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcEvent event, GrpcMessage message = {})
+      BRAID_REQUIRES(mutex_);
+  // Data of a call has come, or leaves.
+  void NoteReceivedLocked() BRAID_REQUIRES(mutex_) { data_since_ping_ = true; }
+  void NoteSentLocked() BRAID_REQUIRES(mutex_) {
+    data_since_ping_ = true;
+    pings_without_data_ = 0;
+  }
+  // The stream of the call is over.
+  void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
+  // Messages that have begun to come are looked at from time to time: those that are too slow end their
+  // calls.
+  void WatchMessages();
+  // Writes what is there, or leaves it to the thread that writes, or to the end of the batch of this one.
+  void Flush() BRAID_EXCLUDES(mutex_);
+
  private:
-  friend class GrpcCall;
   struct Event {
     std::shared_ptr<GrpcCall> call;
-    GrpcCall::EventKind kind;
+    GrpcEvent kind;
     GrpcMessage message;
   };
 
@@ -62,13 +96,6 @@ class GrpcConnection final : public EventLoop::Watcher,
   void OnFault(uint32_t error, std::string_view text) override;
   std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) override;
 
-  // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.
-  template <class Work>
-  void Locked(Work&& work) noexcept BRAID_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    const Status done = Guarded([&] { work(); });
-    if (!done.ok()) BreakLocked();
-  }
   // Nothing can be written any more; the I/O thread hears of it, and closes.
   void BreakLocked() noexcept BRAID_REQUIRES(mutex_);
 
@@ -79,21 +106,12 @@ class GrpcConnection final : public EventLoop::Watcher,
   // False when there is no more for now.
   bool ReadOnce();
   void DispatchEvents();
-  // On the I/O thread after what it does now, or soon.
-  void AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcCall::EventKind kind, GrpcMessage message = {})
-      BRAID_REQUIRES(mutex_);
-  // Writes what is there, or leaves it to the thread that writes, or to the end of the batch of this one.
-  void Flush() BRAID_EXCLUDES(mutex_);
   void AtEnd() noexcept override;
   void FlushNow() BRAID_EXCLUDES(mutex_);
   // What the socket takes now; false when it takes no more for now, or (`failed`) never.
   bool Write(bool& failed);
-  void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
   void ArmDeadlineLocked() BRAID_REQUIRES(mutex_);
   void OnDeadline();
-  // Messages that have begun to come are looked at from time to time: those that are too slow end their
-  // calls.
-  void WatchMessages();
   void OnMessagesDue();
   // Keepalive and age.
   void ArmWatch();

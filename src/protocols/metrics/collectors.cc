@@ -63,19 +63,14 @@ void AddCounters(MetricFamilies& families, const std::vector<Model>& models, std
                  std::string help, Value value) {
   MetricFamily family = Family(std::move(name), std::move(help), MetricType::Counter);
   for (const Model& model : models) {
-    ClientMetric metric;
-    metric.label = model.labels;
-    metric.counter.value = value(model.statistics);
-    family.metric.push_back(std::move(metric));
+    AddSample(family, model.labels, value(model.statistics));
   }
   families.push_back(std::move(family));
 }
 
 void AddGauge(MetricFamilies& families, std::string name, std::string help, double value) {
   MetricFamily family = Family(std::move(name), std::move(help), MetricType::Gauge);
-  ClientMetric metric;
-  metric.gauge.value = value;
-  family.metric.push_back(std::move(metric));
+  AddSample(family, {}, value);
   families.push_back(std::move(family));
 }
 
@@ -87,10 +82,7 @@ void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
       SequenceKeeper* sequences = model.servable->sequences();
       const auto count = sequences == nullptr ? std::nullopt : counted.count(*sequences);
       if (!count) continue;
-      ClientMetric& metric = family.metric.emplace_back();
-      metric.label = model.labels;
-      (counted.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
-          static_cast<double>(*count);
+      AddSample(family, model.labels, static_cast<double>(*count));
     }
     if (!family.metric.empty()) families.push_back(std::move(family));
   }
@@ -129,9 +121,7 @@ void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
   for (const Part& part : kParts) {
     MetricFamily family = Family(part.name, part.help, MetricType::Counter);
     for (const auto& [labels, node] : nodes) {
-      ClientMetric& metric = family.metric.emplace_back();
-      metric.label = labels;
-      metric.counter.value = std::floor(static_cast<double>(node.*part.count) * part.scale);
+      AddSample(family, labels, std::floor(static_cast<double>(node.*part.count) * part.scale));
     }
     families.push_back(std::move(family));
   }
@@ -230,10 +220,8 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
   for (const Model& model : models) {
     for (FailureReason reason : {FailureReason::kBackend, FailureReason::kCanceled, FailureReason::kOther,
                                  FailureReason::kRejected}) {
-      ClientMetric metric;
-      metric.label = Labels(model.servable->info(), FailureReasonName(reason));
-      metric.counter.value = static_cast<double>(model.statistics.failures[static_cast<int>(reason)]);
-      failures.metric.push_back(std::move(metric));
+      AddSample(failures, Labels(model.servable->info(), FailureReasonName(reason)),
+                static_cast<double>(model.statistics.failures[static_cast<int>(reason)]));
     }
   }
   families.push_back(std::move(failures));
@@ -254,18 +242,13 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
       Family("nv_inference_pending_request_count",
              "Instantaneous number of pending requests awaiting execution per-model.", MetricType::Gauge);
   for (const Model& model : models) {
-    ClientMetric metric;
-    metric.label = model.labels;
-    metric.gauge.value = static_cast<double>(model.servable->pending_requests());
-    pending.metric.push_back(std::move(metric));
+    AddSample(pending, model.labels, static_cast<double>(model.servable->pending_requests()));
   }
   families.push_back(std::move(pending));
 
   MetricFamily loads = Family("nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge);
   for (const Model& model : models) {
-    ClientMetric& metric = loads.metric.emplace_back();
-    metric.label = model.labels;
-    metric.gauge.value = WholeMicroseconds(model.statistics.load_ns) / 1e6;
+    AddSample(loads, model.labels, WholeMicroseconds(model.statistics.load_ns) / 1e6);
   }
   families.push_back(std::move(loads));
 
@@ -312,24 +295,17 @@ std::string HelpText(const std::string& description) {
 MetricFamily UserFamily(const CustomFamilySnapshot& snapshot) {
   MetricFamily family = Family(snapshot.name, HelpText(snapshot.description), TypeOf(snapshot.kind));
   for (const CustomSeriesSnapshot& series : snapshot.series) {
-    ClientMetric& metric = family.metric.emplace_back();
-    for (const auto& [name, value] : series.labels) metric.label.push_back({name, value});
-    switch (snapshot.kind) {
-      case MetricKind::kCounter:
-        metric.counter.value = series.value;
-        break;
-      case MetricKind::kGauge:
-        metric.gauge.value = series.value;
-        break;
-      case MetricKind::kHistogram:
-        metric.histogram.sample_sum = series.value;
-        metric.histogram.sample_count = series.count;
-        for (size_t i = 0; i < series.bounds.size(); ++i) {
-          metric.histogram.bucket.push_back({series.cumulative[i], series.bounds[i]});
-        }
-        metric.histogram.bucket.push_back({series.count, std::numeric_limits<double>::infinity()});
-        break;
+    std::vector<ClientMetric::Label> labels;
+    for (const auto& [name, value] : series.labels) labels.push_back({name, value});
+    AddSample(family, std::move(labels), series.value);
+    if (snapshot.kind != MetricKind::kHistogram) continue;
+    ClientMetric::Histogram& histogram = family.metric.back().histogram;
+    histogram.sample_sum = series.value;
+    histogram.sample_count = series.count;
+    for (size_t i = 0; i < series.bounds.size(); ++i) {
+      histogram.bucket.push_back({series.cumulative[i], series.bounds[i]});
     }
+    histogram.bucket.push_back({series.count, std::numeric_limits<double>::infinity()});
   }
   return family;
 }
@@ -377,6 +353,12 @@ Memory ReadMemory() {
 }
 
 }  // namespace
+
+void AddSample(prometheus::MetricFamily& family, std::vector<ClientMetric::Label> labels, double value) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = value;
+}
 
 prometheus::ClientMetric::Histogram HistogramOf(const LatencyHistogram& latency) {
   prometheus::ClientMetric::Histogram histogram;
@@ -470,13 +452,8 @@ MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int6
         for (const GpuDevice& gpu : gpus) {
           const std::optional<double> value = kind.look(nvml, gpu.uuid);
           if (!value) continue;
-          ClientMetric& metric = family.metric.emplace_back();
-          metric.label = {{"gpu_uuid", gpu.uuid}};
-          if (kind.type == MetricType::Counter) {
-            metric.counter.value = *value - energy_before[gpu.uuid];
-          } else {
-            metric.gauge.value = *value;
-          }
+          const double before = kind.type == MetricType::Counter ? energy_before[gpu.uuid] : 0;
+          AddSample(family, {{"gpu_uuid", gpu.uuid}}, *value - before);
         }
         if (!family.metric.empty()) last.push_back(std::move(family));
       }
@@ -493,9 +470,7 @@ MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const Clien
     MetricFamily stalls =
         Family("braid_gpu_stalls_total", "How often a GPU has not answered in time", MetricType::Counter);
     for (const auto& [gpu, count] : memory.Stalls()) {
-      ClientMetric& metric = stalls.metric.emplace_back();
-      metric.label = {{"gpu_uuid", uuids.at(gpu)}};
-      metric.counter.value = static_cast<double>(count);
+      AddSample(stalls, {{"gpu_uuid", uuids.at(gpu)}}, static_cast<double>(count));
     }
     families.push_back(std::move(stalls));
   };
@@ -525,16 +500,14 @@ MetricsCollector LimitMetrics(const ClientLimits& limits) {
                MetricType::Counter);
     for (size_t i = 0; i < kLimitCount; ++i) {
       const auto limit = static_cast<Limit>(i);
-      ClientMetric metric;
-      metric.label = {{"limit", std::string(LimitName(limit))}};
-      metric.counter.value = static_cast<double>(limits.refusals.count(limit));
-      refused.metric.push_back(std::move(metric));
+      AddSample(refused, {{"limit", std::string(LimitName(limit))}},
+                static_cast<double>(limits.refusals.count(limit)));
     }
     families.push_back(std::move(refused));
     MetricFamily held =
         Family("braid_overload_held_back_total",
                "Large requests that waited in their sockets because memory was short", MetricType::Counter);
-    held.metric.emplace_back().counter.value = static_cast<double>(limits.budget.waited());
+    AddSample(held, {}, static_cast<double>(limits.budget.waited()));
     families.push_back(std::move(held));
   };
 }
@@ -546,10 +519,7 @@ MetricsCollector AccessMetrics(const AccessControl& access) {
                                   "Requests of senders without the right to them", MetricType::Counter);
     for (const auto& [reason, why] : {std::pair("unauthenticated", Refusal::kUnauthenticated),
                                       std::pair("permission_denied", Refusal::kPermissionDenied)}) {
-      ClientMetric metric;
-      metric.label = {{"reason", reason}};
-      metric.counter.value = static_cast<double>(access.refused(why));
-      refused.metric.push_back(std::move(metric));
+      AddSample(refused, {{"reason", reason}}, static_cast<double>(access.refused(why)));
     }
     families.push_back(std::move(refused));
   };
@@ -610,9 +580,8 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
         sums[{row->names.instance, row->names.model, row->names.version}] += ((*row).*counted.count).load();
       MetricFamily family = Family(counted.name, counted.help, MetricType::Counter);
       for (const auto& [names, sum] : sums) {
-        ClientMetric& metric = family.metric.emplace_back();
-        metric.label = {{"instance", names[0]}, {"model", names[1]}, {"version", names[2]}};
-        metric.counter.value = static_cast<double>(sum);
+        AddSample(family, {{"instance", names[0]}, {"model", names[1]}, {"version", names[2]}},
+                  static_cast<double>(sum));
       }
       if (!family.metric.empty()) families.push_back(std::move(family));
     }
@@ -625,9 +594,7 @@ MetricsCollector ThreadMetrics(const ThreadWatch& watch) {
         Family("braid_thread_stalls_total",
                "How often a thread of the server has stood still for half a second", MetricType::Counter);
     for (const auto& [thread, count] : watch.Stalls()) {
-      ClientMetric& metric = stalls.metric.emplace_back();
-      metric.label = {{"thread", thread}};
-      metric.counter.value = static_cast<double>(count);
+      AddSample(stalls, {{"thread", thread}}, static_cast<double>(count));
     }
     families.push_back(std::move(stalls));
   };

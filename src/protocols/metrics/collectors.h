@@ -28,6 +28,10 @@ using MetricFamilies = std::vector<prometheus::MetricFamily>;
 // Called by one thread at a time; must not block for long. Families of one name come from one collector.
 using MetricsCollector = std::function<void(MetricFamilies& families)>;
 
+// Adds a counter or a gauge, as the family is one.
+void AddSample(prometheus::MetricFamily& family, std::vector<prometheus::ClientMetric::Label> labels,
+               double value);
+
 // nv_inference_*: what every ready model has done, and nv_cache_* of models that have used a response cache.
 // Labels: model, version, and the model's own tags, in alphabetical order. `catalog` outlives the collector.
 //

@@ -75,12 +75,12 @@ constexpr ApiInterface kInterfaces[] = {ApiInterface::kGrpc, ApiInterface::kRest
 constexpr ApiCall kStream = {ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
 
 void AddCount(MetricFamily& family, const ServableInfo& info, const ApiCall& call, uint64_t count) {
-  ClientMetric& metric = family.metric.emplace_back();
-  metric.label = With({{"api", ProtocolName(call.protocol)},
-                       {"interface", InterfaceName(call.interface)},
-                       {"method", MethodName(call.method)}},
-                      info);
-  metric.counter.value = static_cast<double>(count);
+  AddSample(family,
+            With({{"api", ProtocolName(call.protocol)},
+                  {"interface", InterfaceName(call.interface)},
+                  {"method", MethodName(call.method)}},
+                 info),
+            static_cast<double>(count));
 }
 
 // One series for each API, those that nobody has called too; streams are shown when there were any.
@@ -114,9 +114,7 @@ void AddGraphCounts(MetricFamily& family, const ServedModel& model,
 }
 
 void AddGauge(MetricFamily& family, const ServedModel& model, double value) {
-  ClientMetric& metric = family.metric.emplace_back();
-  metric.label = With({}, model.info());
-  metric.gauge.value = value;
+  AddSample(family, With({}, model.info()), value);
 }
 
 void AddHistogram(MetricFamily& family, LabelList labels, const LatencyHistogram& latency) {
@@ -154,10 +152,7 @@ void AddSequences(MetricFamily& family, const ServedModel& model) {
   SequenceKeeper* sequences = model.servable->sequences();
   const auto count = sequences == nullptr ? std::nullopt : kSequenceMetrics[kIndex].count(*sequences);
   if (!count) return;
-  ClientMetric& metric = family.metric.emplace_back();
-  metric.label = With({}, model.info());
-  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
-      static_cast<double>(*count);
+  AddSample(family, With({}, model.info()), static_cast<double>(*count));
 }
 
 template <size_t kIndex>
@@ -236,9 +231,8 @@ constexpr Metric kMetrics[] = {
     {"ovms_graph_error", "Runs that ended by a fault of the graph.", MetricType::Counter, false,
      [](MetricFamily& family, const ServedModel& model) {
        if (!model.is_graph()) return;
-       ClientMetric& metric = family.metric.emplace_back();
-       metric.label = With({}, model.info());
-       metric.counter.value = static_cast<double>(model.servable->api_counters().graph_errors());
+       AddSample(family, With({}, model.info()),
+                 static_cast<double>(model.servable->api_counters().graph_errors()));
      }},
     {"ovms_graph_processing_time_us", "Time of runs of the graph, in microseconds.", MetricType::Histogram,
      false,

@@ -14,13 +14,10 @@ namespace braid {
 namespace {
 
 constexpr ApiCall kApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
+// What faults of a message end with: by which message it is, and where it names another servable.
 constexpr std::string_view kOfFirst = "; partial deserialization of first request";
 constexpr std::string_view kOfSubsequent = "; partial deserialization of subsequent requests";
 constexpr std::string_view kNotThisServable = "; validate subsequent requests";
-
-Status WithSuffix(const Status& status, std::string_view what) {
-  return status.WithMessage(std::string(status.message()).append(what));
-}
 
 // Graphs have one version.
 bool IsVersionOfGraph(std::string_view version) {
@@ -37,7 +34,6 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
   InferenceRequest request;
   name_ = call_.kserve_.parsed.model_name;
   Status fault = BuildMessage(segments, *servable, request);
-  if (!fault.ok()) fault = WithSuffix(fault, kOfFirst);
   request.model_name = name_;
   request.servable = std::move(handle);
   {
@@ -56,7 +52,7 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
     MutexLock lock(call_.mutex_);
     stream_ = *opened;
   }
-  Take(**opened, *servable, request, std::move(fault));
+  Take(**opened, *servable, request, std::move(fault), kOfFirst);
   return OkStatus();
 }
 
@@ -78,22 +74,22 @@ void GrpcGraphStream::Handle(WireSegments segments) {
   }
   if (!servable) return;
   InferenceRequest request;
-  Status fault = ReadMessage(segments, *servable, request);
-  Take(*stream, *servable, request, std::move(fault));
+  ParsedRequest& parsed = call_.kserve_.parsed;
+  Status fault = ParseInferRequest(segments, parsed);
+  request.id = parsed.id;
+  std::string_view ending = kOfSubsequent;
+  if (fault.ok()) {
+    fault = CheckServable(parsed);
+    if (!fault.ok()) ending = kNotThisServable;
+  }
+  if (fault.ok()) fault = BuildMessage(segments, *servable, request);
+  Take(*stream, *servable, request, std::move(fault), ending);
 }
 
-Status GrpcGraphStream::ReadMessage(WireSegments segments, Servable& servable, InferenceRequest& request) {
-  ParsedRequest& parsed = call_.kserve_.parsed;
-  Status read = ParseInferRequest(segments, parsed);
-  request.id = parsed.id;
-  if (read.ok() && parsed.model_name != name_) {
-    return WithSuffix(FaultError(Fault::kGraphIncorrectServableName), kNotThisServable);
-  }
-  if (read.ok() && !IsVersionOfGraph(parsed.model_version)) {
-    return WithSuffix(FaultError(Fault::kGraphIncorrectServableVersion), kNotThisServable);
-  }
-  if (read.ok()) read = BuildMessage(segments, servable, request);
-  return read.ok() ? read : WithSuffix(read, kOfSubsequent);
+Status GrpcGraphStream::CheckServable(const ParsedRequest& parsed) const {
+  if (parsed.model_name != name_) return FaultError(Fault::kGraphIncorrectServableName);
+  if (!IsVersionOfGraph(parsed.model_version)) return FaultError(Fault::kGraphIncorrectServableVersion);
+  return OkStatus();
 }
 
 Status GrpcGraphStream::BuildMessage(WireSegments segments, Servable& servable, InferenceRequest& request) {
@@ -104,13 +100,14 @@ Status GrpcGraphStream::BuildMessage(WireSegments segments, Servable& servable, 
 }
 
 void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, InferenceRequest& request,
-                           Status fault) {
+                           Status fault, std::string_view ending) {
   // The servable may take the request apart.
   const std::string id = request.id;
   if (fault.ok()) fault = stream.Push(request);
   servable.api_counters().CountRequest(kApiCall, fault.ok());
   if (!fault.ok()) {
     const PatientAllocation patience;
+    fault = fault.WithMessage(std::string(fault.message()).append(ending));
     Send({EncodeStreamError(id, fault.message(), nullptr, true), fault});
   }
   uint64_t changes = 0;

@@ -58,11 +58,12 @@ class GrpcGraphStream final : public StreamSink {
   void End(Status status) override;
 
  private:
-  // What a later message asks.
-  Status ReadMessage(WireSegments segments, Servable& servable, InferenceRequest& request);
+  // Whether a later message means the servable of the first one.
+  Status CheckServable(const ParsedRequest& parsed) const;
   Status BuildMessage(WireSegments segments, Servable& servable, InferenceRequest& request);
-  // Pushes a message, or says what was wrong with it, and finds out whether more is wanted.
-  void Take(ServableStream& stream, Servable& servable, InferenceRequest& request, Status fault);
+  // Pushes a message, or says what was wrong with it, which ends with `ending`, and finds out whether more is wanted.
+  void Take(ServableStream& stream, Servable& servable, InferenceRequest& request, Status fault,
+            std::string_view ending);
   // Lets it wait for its turn, if the client can still get it.
   void Send(GrpcStreamCall::Outgoing outgoing) BRAID_EXCLUDES(call_.mutex_);
 

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "protocols/inference/dialect.h"
-#include "protocols/kserve/grpc/control_call.h"
+#include "protocols/kserve/grpc/control.h"
 #include "protocols/kserve/grpc/infer_call.h"
 #include "protocols/kserve/grpc/request_builder.h"
 #include "protocols/kserve/grpc/stream_call.h"
 
 namespace braid {
 KserveGrpc::KserveGrpc(ProtocolContext& its_context, Options options)
-    : context(its_context),
-      control(its_context),
-      loads(std::max(1, options.load_threads), "brd-grpc-load", 256) {}
+    : context(its_context), loads(std::max(1, options.load_threads), "brd-grpc-load", 256) {}
 
 std::vector<std::string> KserveGrpc::ServiceNames() const {
   return {"inference.GRPCInferenceService", "grpc.health.v1.Health"};

@@ -11,7 +11,6 @@
 #include "protocols/grpc/thread.h"
 #include "protocols/inference/context.h"
 #include "protocols/inference/grpc_inference.h"
-#include "protocols/kserve/grpc/control.h"
 #include "protocols/kserve/grpc/request_reader.h"
 #include "protocols/net/control_pool.h"
 
@@ -31,7 +30,6 @@ class KserveGrpc final : public GrpcProtocol {
 
   // For the calls.
   ProtocolContext& context;
-  GrpcControl control;
   ControlPool loads;
 };
 

@@ -2,9 +2,11 @@
 
 #include "protocols/inference/dialect.h"
 #include "protocols/json/json.h"
+#include "protocols/kserve/control.h"
 #include "protocols/kserve/http/documents.h"
 #include "protocols/kserve/http/generate.h"
 #include "protocols/kserve/http/infer.h"
+#include "protocols/kserve/http/message_json.h"
 #include "protocols/kserve/http/shared_memory.h"
 #include "protocols/kserve/load_rights.h"
 #include "protocols/kserve/trace_settings.h"
@@ -16,6 +18,27 @@ constexpr char kBusy[] = "too many model repository requests are waiting";
 
 HttpResponse Acknowledge(const Status& status) {
   return status.ok() ? HttpResponse{} : ErrorResponse(status);
+}
+
+template <class Message>
+HttpResponse Document(const Result<Message>& message) {
+  if (!message.ok()) return ErrorResponse(message.status());
+  return JsonResponse(DumpJson(MessageJson(*message)));
+}
+
+// Those of a kind that a request means: one, or with "" all.
+template <class Message>
+HttpResponse Regions(const ClientSharedMemory& memory, ClientSharedMemory::Kind kind,
+                     std::string_view region) {
+  const auto list = memory.List(kind, region);
+  if (!list.ok()) return ErrorResponse(list.status());
+  Json lines = Json::array();
+  for (const RegionInfo& info : *list) {
+    Message line;
+    WriteRegion(info, line);
+    lines.push_back(MessageJson(line));
+  }
+  return JsonResponse(DumpJson(lines));
 }
 
 }  // namespace
@@ -182,19 +205,15 @@ Result<HttpInference::Setup> KserveHttp::SetupOf(HttpRequest& request,
   return setup;
 }
 
-HttpResponse KserveHttp::ServerMetadata(HttpRequest&) { return JsonResponse(ServerMetadataJson(context_)); }
+HttpResponse KserveHttp::ServerMetadata(HttpRequest&) {
+  return Document<inference::ServerMetadataResponse>(braid::ServerMetadata(context_));
+}
 
 HttpResponse KserveHttp::ServerLive(HttpRequest&) { return JsonResponse(R"({"live": true})"); }
 
 HttpResponse KserveHttp::ModelMetadata(HttpRequest& request) {
-  auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
-  if (!servable.ok()) return ErrorResponse(servable.status());
-  auto ready = context_.catalog.Versions(*request.model, -1);
-  if (!ready.ok()) return ErrorResponse(ready.status());
-  std::vector<int64_t> versions;
-  for (const auto& version : *ready) versions.push_back(version->info().version);
-  CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelMetadata);
-  return JsonResponse(ModelMetadataJson((*servable)->get().info(), versions));
+  return Document(braid::ModelMetadata(context_.catalog, state(*request.exchange).reader, ApiInterface::kRest,
+                                       *request.model, request.version));
 }
 
 // User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
@@ -232,31 +251,21 @@ HttpService::Answer KserveHttp::ModelReady(HttpRequest& request) {
 }
 
 HttpResponse KserveHttp::ModelConfig(HttpRequest& request) {
-  auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
+  auto servable = FindConfigured(state(*request.exchange).reader, *request.model, request.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
-  const ServableInfo& info = (*servable)->get().info();
-  if (!RulesOf(info).tells_configuration) return ErrorResponse(NoModelConfig(info));
-  if (info.config == nullptr || !options_.config_to_json) {
-    return ErrorResponse(UnsupportedError("model '" + info.name + "' has no model configuration"));
-  }
-  return JsonResponse(options_.config_to_json(*info.config));
+  return JsonResponse(options_.config_to_json(*(*servable)->get().info().config));
 }
 
 HttpResponse KserveHttp::Statistics(HttpRequest& request) {
-  if (!request.model) return JsonResponse(StatisticsJson(context_.catalog.All()));
-  auto servables = context_.catalog.Versions(*request.model, request.version);
-  if (servables.ok()) return JsonResponse(StatisticsJson(*servables));
-  if (context_.catalog.Knows(*request.model, request.version)) {
-    return ErrorResponse(InvalidArgumentError("requested model '" + *request.model + "' is not available"));
-  }
-  return ErrorResponse(servables.status());
+  return Document(ModelStatistics(context_.catalog, request.model.value_or(""), request.version));
 }
 
 HttpService::Answer KserveHttp::RepositoryIndex(HttpRequest& request) {
   return request.WithBody([this](std::string_view body) {
     auto ready_only = ReadIndexRequest(body);
     if (!ready_only.ok()) return ErrorResponse(ready_only.status());
-    return JsonResponse(RepositoryIndexJson(context_.catalog.Index(*ready_only)));
+    const Json index = MessageJson(braid::RepositoryIndex(context_.catalog, *ready_only), false);
+    return JsonResponse(DumpJson(index.at("models")));
   });
 }
 
@@ -315,7 +324,8 @@ HttpService::Answer KserveHttp::SetTrace(HttpRequest& request) {
 }
 
 HttpResponse KserveHttp::SystemMemory(HttpRequest& request) {
-  return SystemMemoryStatus(*context_.client_memory, request.region);
+  return Regions<inference::SystemSharedMemoryStatusResponse::RegionStatus>(
+      *context_.client_memory, ClientSharedMemory::Kind::kSystem, request.region);
 }
 
 HttpService::Answer KserveHttp::RegisterSystemMemory(HttpRequest& request) {
@@ -329,7 +339,8 @@ HttpResponse KserveHttp::UnregisterSystemMemory(HttpRequest& request) {
 }
 
 HttpResponse KserveHttp::CudaMemory(HttpRequest& request) {
-  return CudaMemoryStatus(*context_.client_memory, request.region);
+  return Regions<inference::CudaSharedMemoryStatusResponse::RegionStatus>(
+      *context_.client_memory, ClientSharedMemory::Kind::kCuda, request.region);
 }
 
 HttpService::Answer KserveHttp::RegisterCudaMemory(HttpRequest& request) {

@@ -71,44 +71,11 @@ Result<CudaRegistration> ReadCudaRegistration(const std::string& region, std::st
   return read;
 }
 
-// The regions of a kind; append_place(info, json) writes where one lies.
-template <class AppendPlace>
-HttpResponse RegionList(const ClientSharedMemory& memory, ClientSharedMemory::Kind kind,
-                        std::string_view region, AppendPlace append_place) {
-  auto list = memory.List(kind, region);
-  if (!list.ok()) return ErrorResponse(list.status());
-  std::string json = "[";
-  for (const RegionInfo& info : *list) {
-    if (json.size() > 1) json += ',';
-    json += "{\"name\":";
-    AppendJsonString(json, info.name);
-    append_place(info, json);
-    json += ",\"byte_size\":" + std::to_string(info.byte_size) + "}";
-  }
-  return JsonResponse(json + "]");
-}
-
 }  // namespace
-
-HttpResponse SystemMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
-  return RegionList(memory, ClientSharedMemory::Kind::kSystem, region,
-                    [](const RegionInfo& info, std::string& json) {
-                      json += ",\"key\":";
-                      AppendJsonString(json, info.key);
-                      json += ",\"offset\":" + std::to_string(info.offset);
-                    });
-}
 
 Status RegisterSystemRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body) {
   BRAID_ASSIGN_OR_RETURN(RegionInfo info, ReadRegistration(region, body));
   return memory.Register(std::move(info));
-}
-
-HttpResponse CudaMemoryStatus(const ClientSharedMemory& memory, std::string_view region) {
-  return RegionList(memory, ClientSharedMemory::Kind::kCuda, region,
-                    [](const RegionInfo& info, std::string& json) {
-                      json += ",\"device_id\":" + std::to_string(*info.gpu);
-                    });
 }
 
 Status RegisterCudaRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body) {
