@@ -57,6 +57,13 @@ def test_only_named_models_are_loaded(explicit):
     assert explicit.request("GET", "/v2/health/ready")[0] == 200
 
 
+def test_a_version_without_its_file_says_so(explicit, repository):
+    (repository.path / "b" / "1" / "model.py").unlink()
+    status, body = explicit.json("POST", "/v2/repository/models/b/load")
+    assert status == 400
+    assert "Failed to preinitialize Python stub: Python model file not found in 'model.py'" in body["error"]
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_load_and_unload(explicit, connect, protocol):
     client = connect(protocol, explicit)

@@ -487,9 +487,9 @@ TEST_F(ManagerFoldersTest, ReportsAMissingModelFile) {
   scratch_.Write("models/m/1/other.py", "");
   Configure("m", kConfig);
   ASSERT_TRUE(Start().ok());
-  EXPECT_EQ(Load("m").message(),
-            "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: Failed to preinitialize "
-            "Python stub: Python model file not found in 'model.py';\n");
+  EXPECT_EQ(
+      Load("m").message(),
+      "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: there is no 'model.py';\n");
   Configure("m", "backend: 'python' default_model_filename: 'other.py'");
   EXPECT_TRUE(Load("m").ok());
   EXPECT_EQ(static_cast<FakeServable&>(*Find("m", 1)).location().model_file,

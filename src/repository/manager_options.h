@@ -34,7 +34,7 @@ struct FolderOptions {
   bool strict_readiness = true;
   // How often a failed load of a version is tried again at once.
   int load_retry_count = 0;
-  // Where the folders of Python-based backends are: {backend_directory}/{backend}/model.py.
+  // Where the folders of backends are that another backend hosts (Backend::HostedFile()).
   std::string backend_directory = "/opt/tritonserver/backends";
   // Where the files of load requests are kept; each in a private folder that goes when nobody needs it.
   std::string temporary_directory = "/tmp";
@@ -80,7 +80,6 @@ struct FolderMakers {
   using EnsembleMaker = std::function<Result<std::shared_ptr<Servable>>(
       ServableInfo info, const std::function<std::string(const std::string& model)>& why_missing)>;
 
-  // The one named "python" also runs Python-based backends.
   std::vector<Backend*> backends;
   ModelMaker make_model;
   EnsembleMaker make_ensemble;

@@ -14,11 +14,6 @@
 namespace braid {
 namespace {
 
-bool IsRegularFile(const std::string& path) {
-  std::error_code fault;
-  return std::filesystem::is_regular_file(path, fault);
-}
-
 // A backend's name becomes a folder's name.
 bool IsPlainName(std::string_view name) {
   return IsPlainRelativePath(name) && name.find('/') == std::string_view::npos && !name.starts_with('.');
@@ -42,11 +37,10 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
     return backend;
   };
   if (Backend* backend = find(name)) return settle(backend);
-  // A Python-based backend is a folder with a model.py that every model of that backend runs.
-  Backend* python = find("python");
-  if (python != nullptr && IsPlainName(name)) {
-    location.model_file = options_.folders->backend_directory + "/" + name + "/model.py";
-    if (IsRegularFile(location.model_file)) return python;
+  for (Backend* backend : makers_.backends) {
+    location.model_file =
+        IsPlainName(name) ? backend->HostedFile(name, options_.folders->backend_directory) : "";
+    if (!location.model_file.empty()) return backend;
   }
   for (Backend* backend : makers_.backends) {
     if (backend->StandsInFor(name)) return settle(backend);
@@ -97,12 +91,6 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   if (is_ensemble) return LoadEnsemble(source, version);
   BRAID_ASSIGN_OR_RETURN(Backend * backend, std::move(found));
   BRAID_RETURN_IF_ERROR(ValidateModelFile(*config));
-  // What others run may be a folder; they look for it themselves.
-  if (backend->name() == "python" && !IsRegularFile(location.model_file)) {
-    return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +
-                         location.model_file + "'");
-  }
-
   BRAID_RETURN_IF_ERROR(backend->Prepare(*config, location, progress));
   if (options_.folders->auto_complete) {
     BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
@@ -116,8 +104,8 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(ValidateConfig(*config, placement));
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
-  info.makes_calls = backend->name() == "python";
-  // What a Python model gives of its sequences is found out when it runs.
+  info.makes_calls = backend->RunsUserCode();
+  // What user code gives of its sequences is found out when it runs.
   const bool may_keep = !info.initial_states.empty() || (info.makes_calls && config->has_sequence_batching());
   if (options_.sequence_vault != nullptr && may_keep) {
     const std::string who = "'" + config->name() + "' version " + std::to_string(version);

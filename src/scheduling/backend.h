@@ -26,8 +26,7 @@ struct ModelLocation {
   std::string model_path;    // absolute path of the model's folder
   std::string version_path;  // {model_path}/{version}
   int64_t version = 1;
-  // Absolute path of what runs: {version_path}/{default_model_filename or Backend::DefaultFile()}; for a
-  // Python-based backend {backend directory}/{backend}/model.py.
+  // Absolute path of what runs: {version_path}/{default_model_filename or Backend::DefaultFile()}, or Backend::HostedFile().
   std::string model_file;
   // Set when the files came with a load request: keeps their temporary folder until nobody needs it.
   std::shared_ptr<const void> temporary_files;
@@ -73,18 +72,25 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // The value of `backend` in a model's configuration, e.g. "python".
+  // The value of `backend` in a model's configuration, e.g. "openvino".
   virtual std::string_view name() const = 0;
 
-  // Whether it also runs models of another backend, whose files it can read. Asked when nothing has the name
-  // `backend` itself.
+  // These two are asked when no backend has the name `backend` itself.
+  // The file that all models of `backend` run, if that is a backend which this one hosts; empty: it is none.
+  // {backend_directory}/{backend}/ is the folder of such a one.
+  virtual std::string HostedFile(std::string_view /*backend*/,
+                                 const std::string& /*backend_directory*/) const {
+    return {};
+  }
+  // Whether it also runs models of another backend, whose files it can read.
   virtual bool StandsInFor(std::string_view /*backend*/) const { return false; }
 
+  // Its models are users' code, which may call other servables and may give what it keeps of sequences.
+  virtual bool RunsUserCode() const { return false; }
+
   // The file or folder of a version's folder that runs when the configuration names none.
-  virtual std::string DefaultFile(const inference::ModelConfig& /*config*/,
-                                  const std::string& /*version_path*/) const {
-    return "model.py";
-  }
+  virtual std::string DefaultFile(const inference::ModelConfig& config,
+                                  const std::string& version_path) const = 0;
 
   // The GPUs that a model with this configuration can be placed on.
   virtual GpuPlacement Gpus(const inference::ModelConfig& /*config*/) { return {}; }

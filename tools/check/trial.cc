@@ -12,6 +12,7 @@
 
 #include "backends/python/environment.h"
 #include "backends/python/model_bounds.h"
+#include "backends/python/python_files.h"
 #include "backends/python/python_nodes.h"
 #include "base/clock.h"
 #include "config/config_json.h"
@@ -70,12 +71,6 @@ class UnstartedNodes final : public PythonNodes {
   HeapAllocator heap_;
 };
 
-Status CheckFile(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return OkStatus();
-  return InternalError("Failed to preinitialize Python stub: Python model file not found in '" + path + "'");
-}
-
 // Whether the file of a model says that it completes its configuration.
 bool CompletesConfig(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -84,26 +79,17 @@ bool CompletesConfig(const std::string& file) {
   return text.str().find("auto_complete_config") != std::string::npos;
 }
 
-// "1.model" for a file in the version folder, "model" for a backend's own file; as PythonBackend names it.
-std::string ModuleName(const ModelLocation& location) {
-  const std::filesystem::path file(location.model_file);
-  const std::string stem = file.stem().string();
-  return file.parent_path() == std::filesystem::path(location.version_path)
-             ? std::to_string(location.version) + "." + stem
-             : stem;
-}
-
 }  // namespace
 
 // The Python backend as far as files go, and as far as imports do where they are asked for.
-class Trial::PythonFiles final : public Backend {
+class Trial::PythonModels final : public PythonFiles {
  public:
-  explicit PythonFiles(Trial& trial) : trial_(trial) {}
-  std::string_view name() const override { return "python"; }
+  explicit PythonModels(Trial& trial) : trial_(trial) {}
   GpuPlacement Gpus(const inference::ModelConfig&) override { return trial_.gpus_; }
 
   Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
                  const std::function<void(const std::string&)>&) override {
+    BRAID_RETURN_IF_ERROR(CheckFile(location));
     environment_ = EnvironmentPath(config, location.model_path);
     if (environment_.empty()) return OkStatus();
     trial_.blame_.field = "parameters[EXECUTION_ENV_PATH].value.string_value";
@@ -136,7 +122,6 @@ class Trial::PythonFiles final : public Backend {
 
   Result<std::unique_ptr<BackendModel>> Create(
       const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) override {
-    BRAID_RETURN_IF_ERROR(CheckFile(location.model_file));
     ModelBounds bounds;
     FieldFault fault = ReadBounds(*config, bounds);
     trial_.blame_.field = std::move(fault.field);
@@ -196,7 +181,7 @@ Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const
   openvino.smaller_types = options.smaller_types;
   openvino.cpu_stands_in = trial->gpus_.cpu_stands_in;
   BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create(openvino, trial->log_));
-  trial->python_ = std::make_unique<PythonFiles>(*trial);
+  trial->python_ = std::make_unique<PythonModels>(*trial);
   BRAID_RETURN_IF_ERROR(trial->makers_.OpenCalculators({}));
   return trial;
 }

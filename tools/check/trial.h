@@ -62,7 +62,7 @@ class Trial {
   void NoteOpen(const std::string& name) { open_.insert(name); }
 
  private:
-  class PythonFiles;
+  class PythonModels;
   Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log);
 
   Makers::Steps Steps();
@@ -81,7 +81,7 @@ class Trial {
   CallGraph call_graph_;
   Makers makers_{options_, {catalog_, timers_, call_graph_}, Steps()};
   std::unique_ptr<OpenVinoBackend> openvino_;
-  std::unique_ptr<PythonFiles> python_;
+  std::unique_ptr<PythonModels> python_;
   Blame blame_;
   std::set<std::string> open_;
 };

@@ -1,6 +1,5 @@
 #include "backends/python/python_backend.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +18,6 @@
 namespace braid {
 namespace {
 
-Status CheckModelFile(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return OkStatus();
-  return InternalError("Failed to preinitialize Python stub: Python model file not found in '" + path + "'");
-}
-
 // Elsewhere such a file is an interpreter of the model's own.
 void WarnOfStub(const std::string& model, const std::string& model_path, Logger& log) {
   const std::string stub = model_path + "/triton_python_backend_stub";
@@ -38,15 +31,6 @@ void WarnOfStub(const std::string& model, const std::string& model_path, Logger&
 
 PythonEnvironment& EnvironmentOf(const ModelLocation& location) {
   return static_cast<PythonEnvironment&>(*location.preparation);
-}
-
-// "1.model" for a file in the version folder, "model" for a backend's own file.
-std::string ModuleName(const ModelLocation& location) {
-  const std::filesystem::path file(location.model_file);
-  const std::string stem = file.stem().string();
-  return file.parent_path() == std::filesystem::path(location.version_path)
-             ? std::to_string(location.version) + "." + stem
-             : stem;
 }
 
 // Whether an instance is on a GPU, or could be: before the defaults are filled in, too.
@@ -70,7 +54,7 @@ WorkerFacts Facts(const ModelLocation& location, const inference::ModelConfig& c
                   uint64_t arena_keep_bytes, WorkerIsolation isolation) {
   WorkerFacts facts;
   facts.model_file = location.model_file;
-  facts.module_name = ModuleName(location);
+  facts.module_name = PythonFiles::ModuleName(location);
   facts.model_path = location.model_path;
   facts.version_path = location.version_path;
   facts.model_config_json = ConfigToJson(config);
@@ -125,6 +109,7 @@ WorkerSpawner::Options PythonBackend::SpawnerOptions() const {
 
 Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocation& location,
                               const std::function<void(const std::string&)>& progress) {
+  BRAID_RETURN_IF_ERROR(CheckFile(location));
   const std::string path = EnvironmentPath(config, location.model_path);
   if (path.empty()) {
     WarnOfStub(config.name(), location.model_path, log_);
@@ -136,7 +121,6 @@ Status PythonBackend::Prepare(const inference::ModelConfig& config, ModelLocatio
 }
 
 Status PythonBackend::AutoComplete(const ModelLocation& location, inference::ModelConfig& config) {
-  BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   ModelBounds bounds = options_.bounds;
   BRAID_RETURN_IF_ERROR(ReadBounds(config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, config));
@@ -151,7 +135,6 @@ Status PythonBackend::AutoComplete(const ModelLocation& location, inference::Mod
 
 Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) {
-  BRAID_RETURN_IF_ERROR(CheckModelFile(location.model_file));
   ModelBounds bounds = options_.bounds;
   BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));

@@ -9,13 +9,13 @@
 
 #include "backends/python/environment_store.h"
 #include "backends/python/model_bounds.h"
+#include "backends/python/python_files.h"
 #include "backends/python/python_nodes.h"
 #include "base/log.h"
 #include "ipc/arena.h"
 #include "isolation/isolation_options.h"
 #include "isolation/user_ids.h"
 #include "isolation/worker_isolation.h"
-#include "scheduling/backend.h"
 #include "workers/memory_limits.h"
 #include "workers/worker_services.h"
 #include "workers/worker_spawner.h"
@@ -23,7 +23,7 @@
 
 namespace braid {
 
-class PythonBackend final : public Backend {
+class PythonBackend final : public PythonFiles {
  public:
   struct Options {
     std::string python = {};            // path of the interpreter that runs models without their own
@@ -64,9 +64,8 @@ class PythonBackend final : public Backend {
   static Result<std::unique_ptr<PythonBackend>> Create(Options options, Logger& log);
   ~PythonBackend() override;
 
-  std::string_view name() const override { return "python"; }
   GpuPlacement Gpus(const inference::ModelConfig&) override { return options_.gpus; }
-  // Unpacks the model's environment, unless that is done.
+  // Unpacks the model's environment, unless that is done. Errors: INTERNAL too when there is no model_file.
   Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
                  const std::function<void(const std::string&)>& progress) override;
   void BeginShutdown() override { environments_.BeginShutdown(); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -73,6 +74,19 @@ class FakeServable : public Servable {
 class FakeBackend : public Backend {
  public:
   std::string_view name() const override { return "python"; }
+  std::string HostedFile(std::string_view backend, const std::string& backend_directory) const override {
+    std::string file = backend_directory + "/" + std::string(backend) + "/model.py";
+    return std::filesystem::is_regular_file(file) ? file : std::string();
+  }
+  std::string DefaultFile(const inference::ModelConfig&, const std::string&) const override {
+    return "model.py";
+  }
+  bool RunsUserCode() const override { return true; }
+  Status Prepare(const inference::ModelConfig&, ModelLocation& location,
+                 const std::function<void(const std::string&)>&) override {
+    if (std::filesystem::is_regular_file(location.model_file)) return OkStatus();
+    return InternalError("there is no '" + location.model_file + "'");
+  }
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override {
     return complete ? complete(location, config) : OkStatus();
   }

@@ -1,0 +1,51 @@
+// PythonFiles: what a backend of Python models knows of their files, whether it runs them or only looks at them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/status.h"
+#include "scheduling/backend.h"
+
+namespace braid {
+
+class PythonFiles : public Backend {
+ public:
+  std::string_view name() const override { return "python"; }
+  // A Python-based backend is a folder with a model.py that every model of it runs.
+  std::string HostedFile(std::string_view backend, const std::string& backend_directory) const override {
+    std::string file = backend_directory + "/" + std::string(backend) + "/model.py";
+    return IsFile(file) ? file : std::string();
+  }
+  std::string DefaultFile(const inference::ModelConfig&, const std::string&) const override {
+    return "model.py";
+  }
+  bool RunsUserCode() const override { return true; }
+
+  // What the model's module is called: "1.model" for a file in the version folder, "model" for a hosted backend's file.
+  static std::string ModuleName(const ModelLocation& location) {
+    const std::filesystem::path file(location.model_file);
+    const std::string stem = file.stem().string();
+    return file.parent_path() == std::filesystem::path(location.version_path)
+               ? std::to_string(location.version) + "." + stem
+               : stem;
+  }
+
+ protected:
+  // Whether there is something to run. For Prepare(). Errors: INTERNAL.
+  static Status CheckFile(const ModelLocation& location) {
+    if (IsFile(location.model_file)) return OkStatus();
+    return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +
+                         location.model_file + "'");
+  }
+
+ private:
+  static bool IsFile(const std::string& path) {
+    std::error_code fault;
+    return std::filesystem::is_regular_file(path, fault);
+  }
+};
+
+}  // namespace braid
