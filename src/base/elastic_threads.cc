@@ -22,7 +22,7 @@ void ElasticThreads::Run(std::function<void()> work) {
   MutexLock lock(mutex_);
   {
     // What has joined the queue runs, and a thread that has its place starts.
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     work_.push_back(std::move(work));
     if (work_.size() <= idle_ || threads_.size() >= options_.most) {
       changed_.NotifyOne();

@@ -23,7 +23,7 @@ constexpr int64_t kRowNs = 100'000'000;
 
 // Set by the handler as it gives up, taken back by whoever ends the exception.
 thread_local bool allocation_failed = false;
-thread_local int patience = 0;  // how many PatientAllocations there are
+thread_local int patience = 0;  // how many RetryingAllocations there are
 // When the present row of failures began, and when the last of it was.
 thread_local int64_t failing_since_ns = 0;
 thread_local int64_t failed_ns = 0;
@@ -81,9 +81,9 @@ Status UnwindingStatus() noexcept {
   }
 }
 
-PatientAllocation::PatientAllocation() noexcept { ++patience; }
+RetryingAllocation::RetryingAllocation() noexcept { ++patience; }
 
-PatientAllocation::~PatientAllocation() { --patience; }
+RetryingAllocation::~RetryingAllocation() { --patience; }
 
 void InstallAllocationHandler() { std::set_new_handler(&OnFailedAllocation); }
 

@@ -9,7 +9,7 @@
 //
 // What must not stop half-way, the books of a scheduler say, is not guarded but patient:
 //
-//   const PatientAllocation patience;
+//   const RetryingAllocation retrying;
 //   MutexLock lock(mutex_);
 //   ... queues, tables, lists ...
 #pragma once
@@ -34,15 +34,15 @@ Status UnwindingStatus() noexcept;
 
 // While one exists, an allocation of this thread that fails is tried again until it succeeds, for ten seconds
 // at most, and throws only then. For bookkeeping of a few bytes a request, never for what a client sizes.
-class PatientAllocation {
+class RetryingAllocation {
  public:
-  PatientAllocation() noexcept;
-  ~PatientAllocation();
-  PatientAllocation(const PatientAllocation&) = delete;
-  PatientAllocation& operator=(const PatientAllocation&) = delete;
+  RetryingAllocation() noexcept;
+  ~RetryingAllocation();
+  RetryingAllocation(const RetryingAllocation&) = delete;
+  RetryingAllocation& operator=(const RetryingAllocation&) = delete;
 };
 
-// Sets the new handler that UnwindingStatus() and PatientAllocation need. Called once, by main().
+// Sets the new handler that UnwindingStatus() and RetryingAllocation need. Called once, by main().
 void InstallAllocationHandler();
 
 // One line on standard error, for what no request answers for: "braid: {where}: {status}".

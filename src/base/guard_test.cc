@@ -52,10 +52,10 @@ TEST(GuardTest, DestructorsLearnWhatUnwindsTheStack) {
   std::set_new_handler(nullptr);
 }
 
-TEST(GuardTest, APatientAllocationIsTriedAgain) {
+TEST(GuardTest, ARetryingAllocationIsTriedAgain) {
   InstallAllocationHandler();
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     // Returns, so that `operator new` looks again.
     for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(std::get_new_handler()());
   }

@@ -13,7 +13,7 @@ braid::Json* std::allocator<braid::Json>::allocate(std::size_t count) {
 namespace braid {
 
 void* AllocateForJson(std::size_t bytes) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   return ::operator new(bytes);
 }
 

@@ -62,7 +62,7 @@ class JsonEvents : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) final { return Scalar(); }
 };
 
-// `operator new` with a PatientAllocation.
+// `operator new` with a RetryingAllocation.
 void* AllocateForJson(std::size_t bytes);
 
 }  // namespace braid

@@ -55,7 +55,7 @@ ClientGpus::Memory::Memory(std::shared_ptr<Device> device, std::shared_ptr<Pinne
     : device_(std::move(device)), pinned_(std::move(pinned)), memory_(std::move(memory)) {}
 
 ClientGpus::Memory::~Memory() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   // std::function must be copyable, so what is moved travels in a shared pointer.
   auto close = std::make_shared<std::promise<void>>(std::move(close_));
   device_->calls.Post([memory = std::move(memory_), close]() mutable {

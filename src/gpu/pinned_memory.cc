@@ -42,7 +42,7 @@ uint64_t PinnedMemory::UsedLocked() const {
 }
 
 void PinnedMemory::Unmap(std::byte* base, size_t size) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Range range;
   {
     MutexLock lock(mutex_);

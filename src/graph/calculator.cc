@@ -75,7 +75,7 @@ Deferral& Deferral::operator=(Deferral&& other) noexcept {
 
 Deferral::~Deferral() {
   if (!target_) return;
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Finish(std::uncaught_exceptions() > 0 ? UnwindingStatus()
                                         : InternalError("The node has given up its work without a result."));
 }

@@ -42,10 +42,10 @@ Status CallGuarded(Call call) {
   } catch (const std::bad_alloc&) {
     return HandledExceptionStatus();
   } catch (const std::exception& error) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     return InternalError(std::string("An exception was thrown: ") + error.what());
   } catch (...) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     return InternalError("An exception of an unknown type was thrown.");
   }
 }
@@ -98,7 +98,7 @@ bool Run::Impl::Step() {
     Begin(*node);
     return true;
   }
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   return EndIfOver() || CloseWhatIsLeft() || NoteWants();
 }
 
@@ -133,7 +133,7 @@ void Run::Impl::DeliverEvents() {
   delivering_ = false;
   if (taken.ok()) return;
   if (ended_) return ReportFault("the end of a graph's run", taken);
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Fail(std::move(taken));
 }
 
@@ -207,7 +207,7 @@ void Run::Impl::Begin(NodeState& node) {
     CallNode(node);
     return;
   }
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const MutexUnlock unlock(mutex_);
   executor_([self = shared_from_this(), &node] {
     const MutexLock lock(self->mutex_);
@@ -231,7 +231,7 @@ void Run::Impl::CallNode(NodeState& node) {
   } else if (node.finished) {
     EndCall(node, status.ok() ? std::move(node.finish_status) : std::move(status));
   } else {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     node.erred = !status.ok();
     if (!status.ok()) Fail(NodeError(node, "Process", status));
     if (failed_) cancels_.push_back(node.number);
@@ -249,7 +249,7 @@ void Run::Impl::FinishNode(NodeState& node, Status status) {
 }
 
 void Run::Impl::EndCall(NodeState& node, Status status) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const bool closing = node.closing;
   const bool stop = !closing && IsStop(status);
   if (stop) status = OkStatus();

@@ -48,7 +48,7 @@ Status Run::Impl::AddPacket(int input, Packet packet) {
     return FailedPreconditionError(where + "the stream is closed");
   }
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     if (Status status = CheckPacket(number, packet); !status.ok()) {
       Fail(std::move(status));
     } else {
@@ -63,7 +63,7 @@ void Run::Impl::CloseInput(int input) {
   MutexLock lock(mutex_);
   if (ended_ || failed_) return;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     RaiseBound(parts_.input_streams.at(static_cast<size_t>(input)), Timestamp::Done());
     Settle();
   }
@@ -74,7 +74,7 @@ void Run::Impl::CloseAllInputs() {
   MutexLock lock(mutex_);
   if (ended_ || failed_) return;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     for (const int stream : parts_.input_streams) {
       RaiseBound(stream, Timestamp::Done());
       Settle();
@@ -89,7 +89,7 @@ void Run::Impl::Cancel(Status why) {
   cancelled_ = std::move(why);
   failed_ = true;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     if (started_) CloseAll();
   }
   Drive();
@@ -127,7 +127,7 @@ std::shared_ptr<Run> Run::Create(std::shared_ptr<const Topology> topology, Optio
 Run::Run(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Run::~Run() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Cancel(CancelledError("The run of the graph was given up."));
 }
 

@@ -46,7 +46,7 @@ Status Run::Impl::Start() {
       const MutexUnlock unlock(mutex_);
       opened = CallOpen(node);
     }
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     if (opened.ok()) {
       node.phase = NodeState::Phase::kIdle;
       ++open_nodes_;
@@ -68,7 +68,7 @@ Status Run::Impl::Start() {
   }
   started_ = true;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     for (size_t i = 0; i < nodes_.size(); ++i) MarkDirty(static_cast<int>(i));
     Settle();
   }

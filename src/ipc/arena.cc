@@ -83,7 +83,7 @@ class Arena::State : public std::enable_shared_from_this<State> {
       // The state may go with the last block of a closed arena, so it is held on the stack while it takes the
       // block back.
       std::shared_ptr<State> state = std::move(keeper);
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       state->Free(this);
     }
   };
@@ -229,10 +229,10 @@ Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t s
     Slabs dead;  // unmapped after the lock is given up
     MutexLock lock(mutex_);
     if (!free_slabs_[size_class.index].empty()) return TakeBlock(size_class, size);
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     BRAID_RETURN_IF_ERROR(Reserve(bytes, dead));
   }
-  const PatientAllocation patience;  // the bytes are counted, and a slab must get into both of its lists
+  const RetryingAllocation retrying;  // the bytes are counted, and a slab must get into both of its lists
   // The system is asked without the lock. That two threads may do so for the same class is no harm.
   auto segment = Segment::Create(ids_.Next(), bytes);
   MutexLock lock(mutex_);
@@ -264,7 +264,7 @@ void Arena::State::Free(Block* block) {
 }
 
 std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   if (idle_bytes_ > options_.keep_bytes) {
@@ -279,7 +279,7 @@ std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
 }
 
 void Arena::State::Close() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Slabs dead;  // unmapped after the lock is given up
   MutexLock lock(mutex_);
   closed_ = true;

@@ -29,10 +29,10 @@ struct SegmentNote {
   GpuUuid gpu;  // of kDeviceSegment
 };
 constexpr uint32_t kSegment = 0;
-constexpr uint32_t kKnocker = 1;
+constexpr uint32_t kForkSocket = 1;
 constexpr uint32_t kDeviceSegment = 2;
 // That the server has not looked at yet.
-constexpr size_t kMostKnockers = 1024;
+constexpr size_t kMostForkSockets = 1024;
 
 // Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
 constexpr int kSocketBytes = 4 << 20;
@@ -286,15 +286,15 @@ Status Channel::SendSegment(const Segment& segment, uint32_t as) {
                         device ? segment.gpu() : GpuUuid());
 }
 
-Status Channel::SendKnocker(int socket) {
-  BRAID_RETURN_IF_ERROR(SendDescriptor(socket, 0, 0, kKnocker, {}));
-  KnockOn(peer_ring_);
+Status Channel::SendForkSocket(int socket) {
+  BRAID_RETURN_IF_ERROR(SendDescriptor(socket, 0, 0, kForkSocket, {}));
+  RequestForkChannelOn(peer_ring_);
   return OkStatus();
 }
 
-std::vector<UniqueFd> Channel::TakeKnockers() {
-  MutexLock lock(knock_mutex_);
-  return std::exchange(knockers_, {});
+std::vector<UniqueFd> Channel::TakeForkSockets() {
+  MutexLock lock(fork_mutex_);
+  return std::exchange(fork_sockets_, {});
 }
 
 Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind, const GpuUuid& gpu) {
@@ -311,9 +311,10 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
     if (note.kind == kSegment) return Segment::Import(note.id, std::move(fd), note.size, options_.imports);
     if (note.kind == kDeviceSegment)
       return Segment::OfDevice(note.id, std::move(fd), note.size, note.gpu, options_.imports);
-    MutexLock lock(knock_mutex_);
-    if (knockers_.size() >= kMostKnockers) return InvalidArgumentError("the peer's forks knock without end");
-    knockers_.push_back(std::move(fd));
+    MutexLock lock(fork_mutex_);
+    if (fork_sockets_.size() >= kMostForkSockets)
+      return InvalidArgumentError("the peer's forks knock without end");
+    fork_sockets_.push_back(std::move(fd));
   }
 }
 

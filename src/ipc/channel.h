@@ -89,14 +89,14 @@ class Channel {
   uint64_t handled() const { return handled_.load(std::memory_order_acquire); }
 
   // --- For a fork of the worker, which has inherited its end but no part in its conversation: it asks for a
-  // channel of its own. See ipc/knock.h.
+  // channel of its own. See ipc/fork_rendezvous.h.
 
   // The fork hands the server a socket to answer on; does not block. Errors: UNAVAILABLE.
-  Status SendKnocker(int socket);
+  Status SendForkSocket(int socket);
   // The server's receiving thread: whether it was knocked; a Receive() that waits ends early then. The
   // sockets come among the segments, so those are to be received first.
-  bool TakeKnock() { return reader_.TakeKnock(); }
-  std::vector<UniqueFd> TakeKnockers();
+  bool TakeForkSignal() { return reader_.TakeForkSignal(); }
+  std::vector<UniqueFd> TakeForkSockets();
 
   // For a worker whose thread sleeps in an event loop: see RingReader.
   RingReader& reader() { return reader_; }
@@ -144,8 +144,8 @@ class Channel {
   size_t waiting_bytes_ BRAID_GUARDED_BY(send_mutex_) = 0;
   std::atomic<bool> has_waiting_{false};
 
-  Mutex knock_mutex_;
-  std::vector<UniqueFd> knockers_ BRAID_GUARDED_BY(knock_mutex_);
+  Mutex fork_mutex_;
+  std::vector<UniqueFd> fork_sockets_ BRAID_GUARDED_BY(fork_mutex_);
 };
 
 }  // namespace braid

@@ -126,13 +126,13 @@ bool RingReader::TakeSpaceWanted() {
 
 bool RingReader::Wait(int64_t timeout_ns) {
   header_->sleeping.store(kRingOnFutex, std::memory_order_seq_cst);
-  if (timeout_ns > 0 && !Pending() && !Knocked() && !interrupted_.load(std::memory_order_seq_cst)) {
+  if (timeout_ns > 0 && !Pending() && !ForkSignalled() && !interrupted_.load(std::memory_order_seq_cst)) {
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
     // Returns at once when `sleeping` has changed since, so a wake-up cannot be missed.
     syscall(SYS_futex, &header_->sleeping, FUTEX_WAIT, kRingOnFutex, &timeout, nullptr, 0);
   }
   Awake();
-  return !TakeInterrupt() && !Knocked();
+  return !TakeInterrupt() && !ForkSignalled();
 }
 
 bool RingReader::SleepOnEventFd() {
@@ -156,14 +156,14 @@ bool RingReader::TakeInterrupt() {
          interrupted_.exchange(false, std::memory_order_seq_cst);
 }
 
-bool RingReader::TakeKnock() {
-  const uint32_t knocks = header_->knocks.load(std::memory_order_seq_cst);
-  return std::exchange(knocks_, knocks) != knocks;
+bool RingReader::TakeForkSignal() {
+  const uint32_t fork_signals = header_->fork_signals.load(std::memory_order_seq_cst);
+  return std::exchange(fork_signals_, fork_signals) != fork_signals;
 }
 
-void KnockOn(RingHeader* header) {
+void RequestForkChannelOn(RingHeader* header) {
   // As a writer that publishes.
-  header->knocks.fetch_add(1, std::memory_order_seq_cst);
+  header->fork_signals.fetch_add(1, std::memory_order_seq_cst);
   if (header->sleeping.load(std::memory_order_seq_cst) == kRingOnFutex &&
       header->sleeping.exchange(kRingAwake, std::memory_order_seq_cst) == kRingOnFutex) {
     WakeFutex(header);

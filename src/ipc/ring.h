@@ -27,7 +27,7 @@ struct RingHeader {
   alignas(64) std::atomic<uint64_t> tail;      // bytes ever read; the reader's
   alignas(64) std::atomic<uint32_t> sleeping;  // how the reader sleeps, see RingSleep; a futex word
   std::atomic<uint32_t> space_wanted;          // the writer has messages that did not fit
-  std::atomic<uint32_t> knocks;                // counts the knocks of third parties, see KnockOn()
+  std::atomic<uint32_t> fork_signals;  // counts the knocks of third parties, see RequestForkChannelOn()
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -101,24 +101,26 @@ class RingReader {
   // Whether there was an Interrupt() that no Wait() has reported yet; it counts as reported then.
   bool TakeInterrupt();
   // Whether somebody has knocked since the last call. The reading thread.
-  bool TakeKnock();
+  bool TakeForkSignal();
 
  private:
-  bool Knocked() const { return header_->knocks.load(std::memory_order_seq_cst) != knocks_; }
+  bool ForkSignalled() const {
+    return header_->fork_signals.load(std::memory_order_seq_cst) != fork_signals_;
+  }
   bool Pending() const { return header_->head.load(std::memory_order_seq_cst) != tail_; }
 
   RingHeader* const header_;
   const std::byte* const bytes_;
   const size_t capacity_;
-  uint64_t tail_ = 0;    // ours
-  uint32_t knocks_ = 0;  // those we have taken
+  uint64_t tail_ = 0;          // ours
+  uint32_t fork_signals_ = 0;  // those we have taken
   std::vector<std::byte> partial_;
   bool in_partial_ = false;
   std::atomic<bool> interrupted_{false};
 };
 
 // Makes the reader look up, by whoever maps the ring: a fork of the writer has no part in its messages.
-void KnockOn(RingHeader* header);
+void RequestForkChannelOn(RingHeader* header);
 
 // Wakes a reader that sleeps on the futex of `header`.
 void WakeFutex(RingHeader* header);

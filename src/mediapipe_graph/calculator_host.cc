@@ -98,7 +98,7 @@ class CalculatorHost::Shown {
   };
 
   void Release(const void* value, uint64_t number) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     numbers_.erase(value);
     released_.push_back(number);

@@ -55,7 +55,7 @@ class FailedAllocations : public GraphFixture {
       });
       if (stream != nullptr) {
         cancelled = !Guarded([&] { return stream->Push(message); }).ok();
-        const PatientAllocation patience;
+        const RetryingAllocation retrying;
         cancelled ? stream->Cancel() : stream->CloseInputs();
       }
       const bool opened = stream != nullptr;

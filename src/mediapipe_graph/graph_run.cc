@@ -68,7 +68,7 @@ void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
   entered_ns_ = SteadyNowNs();
   bool slot = false;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     host_->structure.RequestBegan();
     host_->Add(shared_from_this());
     slot = host_->slots.Take(shared_from_this());
@@ -125,7 +125,7 @@ Status GraphRun::StartRun(std::shared_ptr<graph::Run>& run) {
 }
 
 void GraphRun::Stop(Status why) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::shared_ptr<graph::Run> running;
   {
     MutexLock lock(mutex_);
@@ -143,7 +143,7 @@ void GraphRun::Stop(Status why) {
 
 void GraphRun::OnEnd(Status status) {
   {
-    const PatientAllocation patience;  // there is no second end
+    const RetryingAllocation retrying;  // there is no second end
     Status why;
     {
       MutexLock lock(mutex_);
@@ -163,7 +163,7 @@ void GraphRun::Over(Status status, bool had_slot) {
     ended = std::move(run_);
   }
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     if (in_session_) host_->python->EndSession(session_);
     host_->Remove(*this);
     CountEnd(status, had_slot);

@@ -30,7 +30,7 @@ Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphH
   auto run = std::make_shared<GraphStream>(host, CallOf(*host, first), first, sink);
   BRAID_RETURN_IF_ERROR(run->Start(std::move(side_packets), first.parameters));
   GraphStream* const stream = run.get();
-  const PatientAllocation patience;  // a handle that cannot be made would cancel what has begun
+  const RetryingAllocation retrying;  // a handle that cannot be made would cancel what has begun
   return std::shared_ptr<ServableStream>(
       stream, [run = std::move(run)](ServableStream*) mutable { std::exchange(run, nullptr)->Cancel(); });
 }
@@ -144,7 +144,7 @@ void GraphStream::CloseInputs() {
 }
 
 void GraphStream::Cancel() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const auto self = Listen();
   Stop(CancelledError("the stream was cancelled"));
 }
@@ -215,7 +215,7 @@ void GraphStream::OnWantsInput() {
 }
 
 void GraphStream::OnOver(Status status) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   ModelStatistics& statistics = servable().statistics();
   const int64_t now_ns = SteadyNowNs();
   if (status.ok()) {

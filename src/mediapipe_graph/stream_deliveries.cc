@@ -26,7 +26,7 @@ void StreamDeliveries::Add(Delivery delivery) {
   if (ended_) return;
   const bool end = std::holds_alternative<TheEnd>(delivery);
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     waiting_.push_back(std::move(delivery));
   }
   ended_ = end;

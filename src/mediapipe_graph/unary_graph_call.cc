@@ -167,7 +167,7 @@ void UnaryGraphCall::Succeed(InferenceResponse response) {
 }
 
 void UnaryGraphCall::Fail(Status status) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   call().sequences->TakeBack();
   const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
   const FailureReason reason = cancelled         ? FailureReason::kCanceled

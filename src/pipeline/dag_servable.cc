@@ -160,7 +160,7 @@ void DagServable::Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::
 
 void DagServable::BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) {
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     request->call_chain = SequenceQueue::ChainOf(entry, *request);
   }
   Begin(std::move(request), &entry);
@@ -168,7 +168,7 @@ void DagServable::BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQu
 
 void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry) {
   // Until there is a session to do so, nobody lets those behind it go on.
-  std::optional<PatientAllocation> patience(std::in_place);
+  std::optional<RetryingAllocation> patience(std::in_place);
   auto steps = EnterSteps();
   if (!steps.ok()) {
     const std::shared_ptr<SequenceQueue> queue = queue_;

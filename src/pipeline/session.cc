@@ -50,7 +50,7 @@ Session::Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> s
 void Session::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) {
   client_ = std::move(client);
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     root_.emplace_back();
     Flow& root = root_.back();
@@ -77,7 +77,7 @@ void Session::Cancel() {
 
 void Session::Abort(Status status) {
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     if (ended_) return;
     if (root_.empty()) {
@@ -111,7 +111,7 @@ void Session::FailLocked(Status status, uint32_t node) {
 
 void Session::OnAnswer(Run& run, Outputs& outputs, bool final) {
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     if (ended_) return;
     if (cancelled_) {
@@ -193,7 +193,7 @@ void Session::Perform() {
     std::swap(garbage.actions, garbage_.actions);
     if (performing_ || actions_.empty()) break;
     if (cancelled_ && !ended_ && actions_.front().kind != Action::Kind::kRespond) {
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       FailLocked(CancelledError("Request cancelled"));
       continue;
     }
@@ -206,7 +206,7 @@ void Session::Perform() {
     lock.Lock();
     performing_ = false;
     if (!fault.ok() && !ended_) {
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       FailLocked(fault);
     }
   }
@@ -276,7 +276,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
   Servable& servable = entered.servable->get();
   std::unique_ptr<InferenceRequest> request;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     request = MakeStepRequest(client_->request(), servable, step.outputs, run->start_ns());
     if (servable.info().device_outputs) request->device_outputs = DeviceOutputs(run->node);
     request->inputs = std::move(run->inputs);

@@ -25,7 +25,7 @@ SessionClient::SessionClient(DagServable& servable, std::shared_ptr<const DagPla
 }
 
 void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool final) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::optional<InferenceResponse> response;
   if (outputs) response = MakeResponse(std::move(*outputs));
   // One response is given when nothing can go wrong any more.
@@ -56,7 +56,7 @@ void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool fin
 }
 
 void SessionClient::Fail(Status status, uint32_t node) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Leave();
   const bool cancelled = status.code() == StatusCode::kCancelled && request_->cancelled();
   if (servable_.info().decoupled) Count(ResponseKind::kFail);

@@ -31,7 +31,7 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
       ++it;
       continue;
     }
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     table_.Retire(it->first, 1, ServableKind::kGraph, leaving);
     table_.Drain(std::move(leaving));
     outcome.changed = true;
@@ -71,7 +71,7 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   // Before the graph is made: what changes meanwhile is then seen at the next look.
   entry.files.assign(1, Look(entry.config.graph_path));
   auto made = makers_.make_graph(entry.config, paths);
-  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
   for (const std::string& path : paths) entry.files.push_back(Look(path));
   entry.fault = made.status();
   if (!made.ok()) {
@@ -81,7 +81,7 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
       return false;
     }
     BRAID_LOG_LINES(log_, kError, "graph '{}' is not available: {}", name, why);
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     table_.SetFailed(
         name, 1, ServableKind::kGraph,
         entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why),
@@ -90,7 +90,7 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
     return false;
   }
   BRAID_LOG_INFO(log_, "loaded graph '{}' in {} ms", name, (SteadyNowNs() - begin_ns) / kMillisecondNs);
-  ServableTable::Leaving before;
+  ServableTable::RetiredServables before;
   if (!table_.Serve(*made, before)) {
     drains_.Discard(**made);
     return false;

@@ -139,7 +139,7 @@ void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
     Version& version = model.versions[number];
     if (version.serving || (version.failure && version.failure->fault == config.fault)) continue;
     version.failure = Failure{WithoutPolicy(config), 0, config.fault};
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     table_.SetFailed(config.name, number, ServableKind::kModel, config.fault, leaving);
     table_.Drain(std::move(leaving));
   }
@@ -154,14 +154,14 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   const int64_t begin_ns = SteadyNowNs();
   auto made = Make(config, build.number);
   const int64_t took_ns = SteadyNowNs() - begin_ns;
-  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
   if (!made.ok()) {
     build.status = made.status();
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,
                     took_ns / kMillisecondNs, build.version->serving ? "; what was loaded before stays" : "",
                     build.status.message());
     build.version->failure = Failure{WithoutPolicy(config), build.files, build.status};
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     if (!build.version->serving)
       table_.SetFailed(name, build.number, ServableKind::kModel, build.status, leaving);
     table_.Drain(std::move(leaving));
@@ -169,7 +169,7 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   }
   (*made)->statistics().RecordLoad(took_ns);
   if (options_.sequence_vault != nullptr) options_.sequence_vault->Enter(*made);
-  ServableTable::Leaving before;
+  ServableTable::RetiredServables before;
   if (!table_.Serve(*made, before)) {
     drains_.Discard(**made);
     return;
@@ -231,7 +231,7 @@ void ConfigModels::RetireUnwanted() {
 }
 
 void ConfigModels::Retire(const std::string& name, int64_t version) {
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   table_.Retire(name, version, ServableKind::kModel, leaving);
   replaced_();
   table_.Drain(std::move(leaving));

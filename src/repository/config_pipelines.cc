@@ -51,7 +51,7 @@ void ConfigPipelines::Plan(const std::vector<OvmsPipelineConfig>& wanted,
   std::erase_if(pipelines_, [&](const auto& pipeline) {
     if (names.contains(pipeline.first)) return false;
     mutex_.AssertHeld();
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     table_.Retire(pipeline.first, 1, ServableKind::kPipeline, leaving);
     table_.Drain(std::move(leaving));
     planned_.changed = true;
@@ -158,7 +158,7 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
   }
   BRAID_LOG_ERROR(log_, "pipeline '{}' is not available: {}", name, why);
   const bool served = std::exchange(entry.pipeline, nullptr) != nullptr;
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   table_.SetFailed(
       name, 1, ServableKind::kPipeline,
       entry.fault.code() == StatusCode::kFailedPrecondition ? entry.fault : FailedPreconditionError(why),
@@ -169,8 +169,8 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
 
 bool ConfigPipelines::Serve(Entry& entry, const OvmsPipelineConfig& config, uint64_t key,
                             std::shared_ptr<Servable> pipeline) {
-  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
-  ServableTable::Leaving before;
+  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
+  ServableTable::RetiredServables before;
   if (!table_.Serve(pipeline, before)) {
     drains_.Discard(*pipeline);
     return false;

@@ -38,7 +38,7 @@ int64_t Drains::StopDeadline() const {
 void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> stopped) {
   servable->gate().Close();
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     BeginDrain(*servable);
   }
   try {
@@ -86,7 +86,7 @@ void Drains::Drain(Servable& servable) {
 
 // A request that is still inside may move its sequence on until the servable has stopped.
 void Drains::Stop(Servable& servable, bool drained) const {
-  const PatientAllocation patience;  // what has stopped half-way is never gone
+  const RetryingAllocation retrying;  // what has stopped half-way is never gone
   if (vault_ != nullptr && drained) vault_->Leave(servable);
   if (vault_ != nullptr && !drained) vault_->BeginStop(servable);
   servable.Stop(StopDeadline());

@@ -121,7 +121,7 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
   const std::string& name = request.model_name;
   BRAID_ASSIGN_OR_RETURN(const std::vector<int64_t> versions, table_.BeginBuilds(name, plan.keys));
   Builds builds = BuildVersions(plan.source, versions, uses);
-  const PatientAllocation patience;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
   ServableTable::Built built;
   std::map<int64_t, std::string> reasons;
   std::string faults;
@@ -136,7 +136,7 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
     faults += "version " + std::to_string(version) + " is at UNAVAILABLE state: " + told + ";";
     reasons.emplace(version, told);
   }
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   if (reasons.empty()) {
     for (auto& [version, servable] : built) {
       if (options_.sequence_vault != nullptr) options_.sequence_vault->Enter(servable);
@@ -162,7 +162,7 @@ FolderLoads::Builds FolderLoads::BuildVersions(const ModelSource& source,
     const Status guard = Guarded([&] { built[i].emplace(BuildVersion(source, versions[i], uses)); });
     if (!guard.ok()) built[i].emplace(guard);
   });
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Builds builds;
   for (size_t i = 0; i < versions.size(); ++i) builds.emplace(versions[i], std::move(*built[i]));
   return builds;

@@ -165,7 +165,7 @@ void Manager::Impl::Run(const Steps& steps) {
   std::vector<std::vector<std::string>> order;
   {
     // The steps have claimed their names already, and give them back as they run.
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     Dependencies uses = table_.uses();
     for (const auto& [name, step] : steps) uses[name] = step.uses;
     order = LoadOrder(uses);
@@ -173,7 +173,7 @@ void Manager::Impl::Run(const Steps& steps) {
   for (const auto& group : order) {
     std::vector<const Step*> own;
     for (const std::string& name : group) {
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       if (const auto step = steps.find(name); step != steps.end()) own.push_back(&step->second);
     }
     ParallelFor(own.size(), options_.load_thread_count, [&own](size_t i) { own[i]->run(); });
@@ -311,7 +311,7 @@ Status Manager::Impl::LoadFolders(const std::vector<LoadRequest>& requests, Fold
 }
 
 Status Manager::Impl::UnloadFolder(const std::string& name) {
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   BRAID_RETURN_IF_ERROR(table_.Unload(name, leaving));
   table_.Drain(std::move(leaving));
   return OkStatus();

@@ -66,8 +66,8 @@ Status ServableTable::CheckOwn(const std::string& name, ServableKind kind) const
 }
 
 Status ServableTable::Own(const std::string& name, ServableKind kind) {
-  const PatientAllocation patience;
-  Leaving leaving;
+  const RetryingAllocation retrying;
+  RetiredServables leaving;
   {
     MutexLock lock(mutex_);
     BRAID_RETURN_IF_ERROR(CheckOwnLocked(name, kind));
@@ -94,7 +94,7 @@ ServableTable::Entry* ServableTable::FindOwn(const std::string& name, ServableKi
 }
 
 void ServableTable::SetLoading(const std::string& name, int64_t version, ServableKind kind) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -103,8 +103,8 @@ void ServableTable::SetLoading(const std::string& name, int64_t version, Servabl
 }
 
 void ServableTable::SetFailed(const std::string& name, int64_t version, ServableKind kind,
-                              const Status& fault, Leaving& leaving) {
-  const PatientAllocation patience;
+                              const Status& fault, RetiredServables& leaving) {
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -114,8 +114,8 @@ void ServableTable::SetFailed(const std::string& name, int64_t version, Servable
                     catalog_.error_texts().ForClients(fault.message()), FailureOf(fault), kind);
 }
 
-bool ServableTable::Serve(std::shared_ptr<Servable> servable, Leaving& leaving) {
-  const PatientAllocation patience;
+bool ServableTable::Serve(std::shared_ptr<Servable> servable, RetiredServables& leaving) {
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   const ServableInfo& info = servable->info();
   Entry* entry = FindOwn(info.name, info.kind);
@@ -126,8 +126,9 @@ bool ServableTable::Serve(std::shared_ptr<Servable> servable, Leaving& leaving) 
   return true;
 }
 
-void ServableTable::Retire(const std::string& name, int64_t version, ServableKind kind, Leaving& leaving) {
-  const PatientAllocation patience;
+void ServableTable::Retire(const std::string& name, int64_t version, ServableKind kind,
+                           RetiredServables& leaving) {
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
@@ -138,7 +139,7 @@ void ServableTable::Retire(const std::string& name, int64_t version, ServableKin
 // ---- what is on disk of the model folders ----
 
 void ServableTable::NoteFolders(const std::set<std::string>& names) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   for (const std::string& name : names) NoteFolderLocked(name, entries_[name], true);
   std::vector<std::string> gone;
@@ -151,7 +152,7 @@ void ServableTable::NoteFolders(const std::set<std::string>& names) {
 }
 
 void ServableTable::NoteFolder(const std::string& name, bool on_disk) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   NoteFolderLocked(name, entries_.at(name), on_disk);
 }
@@ -219,7 +220,7 @@ Status ServableTable::CheckUnclaimed(const std::set<std::string>& names) const {
 }
 
 Status ServableTable::Claim(const std::set<std::string>& names) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   BRAID_RETURN_IF_ERROR(CheckUnclaimedLocked(names));
   for (const std::string& name : names) entries_[name].claimed = true;
@@ -227,7 +228,7 @@ Status ServableTable::Claim(const std::set<std::string>& names) {
 }
 
 void ServableTable::Release(const std::string& name, const Status& fault) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
   entry.claimed = false;
@@ -243,14 +244,14 @@ Status ServableTable::CheckFree(const std::string& name) const {
 }
 
 void ServableTable::NoteUnreadable(const std::string& name, const std::string& reason) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   entries_.at(name).unreadable = true;
   catalog_.SetReason(name, reason);
 }
 
 bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const std::string& name = request.model_name;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
@@ -277,7 +278,7 @@ bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
 
 Result<std::vector<int64_t>> ServableTable::BeginBuilds(const std::string& name,
                                                         const std::map<int64_t, uint64_t>& keys) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::vector<int64_t> builds;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
@@ -298,8 +299,9 @@ void ServableTable::NoteProgress(const std::string& name, int64_t version, const
   catalog_.SetReason(name, version, VersionState::kLoading, text);
 }
 
-bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Built built, Leaving& leaving) {
-  const PatientAllocation patience;
+bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Built built,
+                          RetiredServables& leaving) {
+  const RetryingAllocation retrying;
   const std::string& name = request.model_name;
   MutexLock lock(mutex_);
   if (closed_) return false;
@@ -323,7 +325,7 @@ bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Buil
 }
 
 void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_t, std::string>& reasons) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(name);
   for (const int64_t version : std::exchange(entry.loading, {})) {
@@ -333,8 +335,8 @@ void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_
   }
 }
 
-Status ServableTable::Unload(const std::string& name, Leaving& leaving) {
-  const PatientAllocation patience;
+Status ServableTable::Unload(const std::string& name, RetiredServables& leaving) {
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   const auto it = entries_.find(name);
   if (it == entries_.end() || it->second.owner == Owner::kConfig) return OkStatus();
@@ -360,7 +362,8 @@ void ServableTable::SetState(const std::string& name, const Entry& entry, int64_
   }
 }
 
-void ServableTable::RetireVersion(const std::string& name, Entry& entry, int64_t version, Leaving& leaving) {
+void ServableTable::RetireVersion(const std::string& name, Entry& entry, int64_t version,
+                                  RetiredServables& leaving) {
   const auto served = entry.served.extract(version);
   if (served.empty()) {
     entry.draining.erase(version);
@@ -373,8 +376,8 @@ void ServableTable::RetireVersion(const std::string& name, Entry& entry, int64_t
   leaving.emplace_back(served.mapped().servable, ticket);
 }
 
-void ServableTable::Drain(Leaving leaving) {
-  const PatientAllocation patience;
+void ServableTable::Drain(RetiredServables leaving) {
+  const RetryingAllocation retrying;
   for (auto& [servable, ticket] : leaving) {
     const ServableInfo& info = servable->info();
     drains_.Start(servable, [this, name = info.name, version = info.version, dialect = info.dialect,
@@ -392,7 +395,7 @@ void ServableTable::Drain(Leaving leaving) {
 }
 
 void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t ticket) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   const auto entry = entries_.find(name);
   if (ticket == 0 || entry == entries_.end()) return;
@@ -434,9 +437,9 @@ bool ServableTable::closed() const {
 }
 
 void ServableTable::RetireAll() {
-  const PatientAllocation patience;
-  Leaving pipelines;
-  Leaving others;
+  const RetryingAllocation retrying;
+  RetiredServables pipelines;
+  RetiredServables others;
   {
     MutexLock lock(mutex_);
     for (auto& [name, entry] : entries_) {

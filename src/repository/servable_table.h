@@ -14,7 +14,7 @@
 //   BRAID_RETURN_IF_ERROR(table.Claim({"m"}));
 //   table.NotePlan("m", plan);
 //   for (int64_t version : table.BeginBuilds("m", plan.keys)) ...    // built without the table's lock
-//   ServableTable::Leaving leaving;
+//   ServableTable::RetiredServables leaving;
 //   if (!table.Serve(request, plan, built, leaving)) ...             // the server exits
 //   table.Drain(std::move(leaving));
 //   table.Release("m", status);
@@ -53,7 +53,7 @@ class ServableTable {
   using Built = std::map<int64_t, std::shared_ptr<Servable>>;
   // What requests no longer find, and what still has to be drained: each with the ticket of its drain, which
   // is 0 for one that another build has replaced.
-  using Leaving = std::vector<std::pair<std::shared_ptr<Servable>, uint64_t>>;
+  using RetiredServables = std::vector<std::pair<std::shared_ptr<Servable>, uint64_t>>;
 
   // All outlive it.
   ServableTable(Catalog& catalog, Drains& drains, Logger& log)
@@ -75,11 +75,11 @@ class ServableTable {
   void SetLoading(const std::string& name, int64_t version, ServableKind kind);
   // Whatever has served the version leaves.
   void SetFailed(const std::string& name, int64_t version, ServableKind kind, const Status& fault,
-                 Leaving& leaving);
+                 RetiredServables& leaving);
   // The version serves from now on; what it replaces leaves. False when nothing has changed.
-  bool Serve(std::shared_ptr<Servable> servable, Leaving& leaving);
+  bool Serve(std::shared_ptr<Servable> servable, RetiredServables& leaving);
   // The version is taken away.
-  void Retire(const std::string& name, int64_t version, ServableKind kind, Leaving& leaving);
+  void Retire(const std::string& name, int64_t version, ServableKind kind, RetiredServables& leaving);
 
   // ---- what is on disk of the model folders ----
 
@@ -120,20 +120,20 @@ class ServableTable {
   void NoteProgress(const std::string& name, int64_t version, const std::string& text);
   // Every build has succeeded: they serve from now on, together, and versions that are not in the plan do no
   // longer. False, and nothing has changed, when Close() was called.
-  bool Serve(const LoadRequest& request, const LoadPlan& plan, Built built, Leaving& leaving);
+  bool Serve(const LoadRequest& request, const LoadPlan& plan, Built built, RetiredServables& leaving);
   // Builds have failed, or are of no use. What was LOADING is UNAVAILABLE, with its text of `reasons` or as
   // unloaded.
   void AbandonBuilds(const std::string& name, const std::map<int64_t, std::string>& reasons);
 
   // No version of the model is served any longer; what is no model of a folder is left alone. Errors:
   // UNAVAILABLE while the model is claimed.
-  Status Unload(const std::string& name, Leaving& leaving);
+  Status Unload(const std::string& name, RetiredServables& leaving);
 
   // ---- the end of versions, and of the server ----
 
   // Closes their gates; each is stopped when its last request has left, and what was retired is reported as
   // unloaded then.
-  void Drain(Leaving leaving);
+  void Drain(RetiredServables leaving);
   // Waits until nothing that was retired drains. False when that takes past `deadline_ns`.
   bool AwaitDrains(int64_t deadline_ns) const;
   // From now on nothing new serves.
@@ -218,7 +218,7 @@ class ServableTable {
   Status CheckUnclaimedLocked(const std::set<std::string>& names) const BRAID_REQUIRES(mutex_);
   void NoteFolderLocked(const std::string& name, Entry& entry, bool on_disk) BRAID_REQUIRES(mutex_);
   // Takes a version out of `served` into `leaving`.
-  void RetireVersion(const std::string& name, Entry& entry, int64_t version, Leaving& leaving)
+  void RetireVersion(const std::string& name, Entry& entry, int64_t version, RetiredServables& leaving)
       BRAID_REQUIRES(mutex_);
   void SetState(const std::string& name, const Entry& entry, int64_t version, VersionState state,
                 const std::string& reason) BRAID_REQUIRES(mutex_);

@@ -63,7 +63,7 @@ class ServableTableTest : public ::testing::Test {
     EXPECT_TRUE(versions.ok());
     ServableTable::Built built;
     for (const int64_t version : *versions) built.emplace(version, Make(name, version));
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     EXPECT_TRUE(table_.Serve(request, plan, std::move(built), leaving));
     table_.Drain(std::move(leaving));
     return *versions;
@@ -78,18 +78,18 @@ class ServableTableTest : public ::testing::Test {
   }
   void ServeOfConfig(const std::string& name, int64_t version, ServableKind kind = ServableKind::kModel) {
     ASSERT_TRUE(table_.Own(name, kind).ok());
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     EXPECT_TRUE(table_.Serve(Make(name, version, kind), leaving));
     table_.Drain(std::move(leaving));
   }
   void RetireOfConfig(const std::string& name, int64_t version) {
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     table_.Retire(name, version, ServableKind::kModel, leaving);
     EXPECT_EQ(leaving.size(), 1u);
     table_.Drain(std::move(leaving));
   }
   Status Unload(const std::string& name) {
-    ServableTable::Leaving leaving;
+    ServableTable::RetiredServables leaving;
     BRAID_RETURN_IF_ERROR(table_.Unload(name, leaving));
     table_.Drain(std::move(leaving));
     return OkStatus();
@@ -172,13 +172,13 @@ TEST_F(ServableTableTest, NothingNewServesOnceItIsClosed) {
   ASSERT_TRUE(table_.Claim({"m"}).ok());
   const LoadPlan plan = Plan({{1, 11}, {2, 20}});
   ASSERT_TRUE(table_.BeginBuilds("m", plan.keys).ok());
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   EXPECT_EQ(table_.Unload("m", leaving).code(), StatusCode::kUnavailable);
   EXPECT_TRUE(leaving.empty());
   table_.Close();
   table_.RetireAll();
   EXPECT_FALSE(table_.Serves("m"));
-  ServableTable::Leaving none;
+  ServableTable::RetiredServables none;
   EXPECT_FALSE(table_.Serve(Request("m"), plan, {{1, Make("m", 1)}, {2, Make("m", 2)}}, none));
   EXPECT_TRUE(none.empty());
   table_.AbandonBuilds("m", {});
@@ -347,7 +347,7 @@ TEST_F(ServableTableTest, ANameIsThatOfOneKindUntilItIsNotWanted) {
   EXPECT_TRUE(table_.Own("x", ServableKind::kPipeline).ok());
   EXPECT_EQ(Index(), "x");
   // What comes late for the model changes nothing.
-  ServableTable::Leaving leaving;
+  ServableTable::RetiredServables leaving;
   EXPECT_FALSE(table_.Serve(Make("x", 3), leaving));
   table_.SetFailed("x", 3, ServableKind::kModel, InternalError("no luck"), leaving);
   table_.Retire("x", 3, ServableKind::kModel, leaving);
@@ -382,7 +382,7 @@ TEST_F(ServableTableTest, WhatIsReplacedIsDrainedWhateverAllocationFails) {
     FailingAllocation failing(tried, kCount);
     const Status replaced = Guarded([&]() -> Status {
       BRAID_RETURN_IF_ERROR(table_.Own("m", ServableKind::kModel));
-      ServableTable::Leaving leaving;
+      ServableTable::RetiredServables leaving;
       if (!table_.Serve(after, leaving)) return InternalError("it is closed");
       table_.Drain(std::move(leaving));
       return OkStatus();

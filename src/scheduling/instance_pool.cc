@@ -261,7 +261,7 @@ void InstancePool::Change::Finish(bool here) {
 
 void InstancePool::Change::Perform(bool here) {
   pool_.mutex_.Unlock();
-  patience_.reset();
+  retrying_.reset();
   pool_.Perform(std::move(work), here);
 }
 
@@ -324,13 +324,13 @@ void InstancePool::FailUnsent(Instance& instance, Execution& execution, const St
 }
 
 void InstancePool::End(Ending ending, Work& next) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   InferenceRequest& request = *ending.request;
   if (request.cancellation != nullptr) request.cancellation->ClearListener();
   const FailureReason reason = ReasonOf(ending.why);
   Status status = ending.status.ok() ? StatusOf(ending) : std::move(ending.status);
   statistics_.RecordFailure(reason, request.start_ns, timers_.NowNs());
-  Followers followers =
+  NextInSequence followers =
       OnEnd(request, reason == FailureReason::kCanceled ? Outcome::kCancelled : Outcome::kFailed);
   if (ending.why == EndReason::kRefused || ending.why == EndReason::kDropped) {
     request.Refuse(std::move(status));
@@ -375,7 +375,7 @@ void InstancePool::Listen(InferenceRequest& request) {
 }
 
 void InstancePool::OnCancelled(InferenceRequest& request) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to; one that does no longer runs.
   if (!request.scheduling.queued) return;
@@ -441,7 +441,7 @@ void InstancePool::OnResponse(Instance& instance, InferenceRequest& request,
     response.emplace().status = prepared;
     request.scheduling.failed = true;
   }
-  Followers followers;
+  NextInSequence followers;
   if (final) followers = OnEnd(request, request.scheduling.failed ? Outcome::kFailed : Outcome::kGood);
   // Those that wait for its turn go on, whatever becomes of the answer.
   GuardedOrReport(info_.name, [&] { request.Respond(std::move(response), final); });

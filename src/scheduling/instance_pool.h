@@ -135,7 +135,7 @@ class InstancePool : public Servable,
       pool_.mutex_.Lock();
     }
     ~Change() BRAID_RELEASE() {
-      if (patience_) pool_.mutex_.Unlock();
+      if (retrying_) pool_.mutex_.Unlock();
     }
     Change(const Change&) = delete;
     Change& operator=(const Change&) = delete;
@@ -151,7 +151,7 @@ class InstancePool : public Servable,
 
    private:
     InstancePool& pool_;
-    std::optional<PatientAllocation> patience_{std::in_place};  // set as long as the lock is held
+    std::optional<RetryingAllocation> retrying_{std::in_place};  // set as long as the lock is held
   };
 
   // How a request has ended.
@@ -161,7 +161,7 @@ class InstancePool : public Servable,
     kCancelled,  // the client has gone before the request ran
   };
   // What is left to do when a request has ended and its client has heard of it.
-  struct Followers {
+  struct NextInSequence {
     // Null: nothing. Shared, as the request that ends may be the last that kept the model.
     std::shared_ptr<InstancePool> pool;
     uint64_t sequence = 0;
@@ -222,8 +222,8 @@ class InstancePool : public Servable,
   virtual void Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request);
   // The request is about to end, as its client cannot see yet; Follow() is called afterwards, unless that is
   // nothing.
-  virtual Followers OnEnd(InferenceRequest& /*request*/, Outcome /*outcome*/) { return {}; }
-  virtual void Follow(Followers /*followers*/, Work& /*work*/) {}
+  virtual NextInSequence OnEnd(InferenceRequest& /*request*/, Outcome /*outcome*/) { return {}; }
+  virtual void Follow(NextInSequence /*followers*/, Work& /*work*/) {}
   // The text of an ending that has none.
   virtual Status StatusOf(const Ending& ending) const;
   // What a request may ask for: info(), and outputs that are in no metadata.

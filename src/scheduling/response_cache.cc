@@ -109,7 +109,7 @@ void ResponseCache::Insert(const Key& key, uint64_t load, const InferenceRespons
   const size_t bytes = SizeOf(response);
   if (bytes > max_bytes_) return;
   auto kept = std::make_shared<const InferenceResponse>(CopyOf(response));
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::vector<std::shared_ptr<const InferenceResponse>> evicted;  // go after the lock
   MutexLock lock(mutex_);
   if (index_.contains(key)) return;

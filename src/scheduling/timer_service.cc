@@ -33,7 +33,7 @@ TimerService::~TimerService() {
 int64_t TimerService::NowNs() const { return SteadyNowNs(); }
 
 TimerId TimerService::At(int64_t deadline_ns, std::function<void()> callback) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   const TimerId id{deadline_ns, ++last_number_};
   timers_.emplace(id, std::move(callback));

@@ -174,7 +174,7 @@ void RedisClient::Wait(int64_t now_ns) {
 }
 
 void RedisClient::TakeQueued() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::deque<Command> taken;
   {
     MutexLock lock(mutex_);
@@ -234,7 +234,7 @@ void RedisClient::Give(Node& node, Command command) {
   if (node.away && node.attempt == nullptr && now_ns < node.retry_ns) {
     return NowhereToGo(std::move(command), UnavailableError(node.away_reason));
   }
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   command.deadline_ns = now_ns + options_.connect_timeout_ns + kAttemptSlackNs;
   node.waiting.push_back(std::move(command));
 }
@@ -243,7 +243,7 @@ void RedisClient::Push(Node& node, Command command) {
   if (std::exchange(command.asking, false)) PushOwn(node, {"ASKING"});
   command.deadline_ns = SteadyNowNs() + options_.command_timeout_ns;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     node.sent.push_back(std::move(command));
   }
   node.connection->Add(*node.sent.back().words);
@@ -268,7 +268,7 @@ void RedisClient::NowhereToGo(Command command, const Status& why) {
 }
 
 void RedisClient::Park(Command command, Status why) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   stale_ = true;
   // All wait for the first one.
   command.parked = read_ns_ != 0;
@@ -488,7 +488,7 @@ void RedisClient::EndReading(const Status& status) {
   reading_ = false;
   stale_ = stale_ || !status.ok();
   read_ns_ = SteadyNowNs();
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::ranges::move(std::exchange(parked_, {}), std::back_inserter(ready_));
 }
 

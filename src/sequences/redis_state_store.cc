@@ -156,9 +156,9 @@ Result<StateStore::Taken> TakenIn(const Result<RedisReply>& reply) {
 }
 
 // By what right something is asked.
-std::vector<std::string> RightOf(const SequenceTenure& tenure) {
-  const char* how = tenure.epoch != 0 ? "step" : tenure.life != 0 ? "claim" : "any";
-  return {how, std::to_string(tenure.epoch), std::to_string(tenure.life)};
+std::vector<std::string> RightOf(const OwnershipLease& lease) {
+  const char* how = lease.epoch != 0 ? "step" : lease.life != 0 ? "claim" : "any";
+  return {how, std::to_string(lease.epoch), std::to_string(lease.life)};
 }
 
 }  // namespace
@@ -199,9 +199,9 @@ void RedisStateStore::Write(const Name& name, const std::string& identity, const
                             WrittenDone done) {
   static const std::string kDigest = Digest(kWriteText);
   std::vector<std::string> arguments = {KeyOf(name)};
-  for (std::string& word : RightOf(step.tenure)) arguments.push_back(std::move(word));
-  if (step.takes_back && step.tenure.epoch != 0) arguments[1] = "back";
-  arguments.push_back(std::to_string(step.tenure.steps));
+  for (std::string& word : RightOf(step.lease)) arguments.push_back(std::move(word));
+  if (step.takes_back && step.lease.epoch != 0) arguments[1] = "back";
+  arguments.push_back(std::to_string(step.lease.steps));
   arguments.push_back(identity);
   arguments.push_back(step.states == nullptr ? EncodeSequenceRecord({}) : EncodeSequenceRecord(*step.states));
   arguments.push_back(ttl_ms_);
@@ -209,10 +209,10 @@ void RedisStateStore::Write(const Name& name, const std::string& identity, const
       [done = std::move(done)](const Result<RedisReply>& reply) { done(WrittenIn(reply)); });
 }
 
-void RedisStateStore::End(const Name& name, const SequenceTenure& tenure, WrittenDone done) {
+void RedisStateStore::End(const Name& name, const OwnershipLease& lease, WrittenDone done) {
   static const std::string kDigest = Digest(kEndText);
   std::vector<std::string> arguments = {KeyOf(name)};
-  for (std::string& word : RightOf(tenure)) arguments.push_back(std::move(word));
+  for (std::string& word : RightOf(lease)) arguments.push_back(std::move(word));
   Run(kDigest, std::move(arguments),
       [done = std::move(done)](const Result<RedisReply>& reply) { done(WrittenIn(reply)); });
 }

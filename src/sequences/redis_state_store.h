@@ -37,7 +37,7 @@ class RedisStateStore final : public StateStore {
 
   void Take(const Name& name, const std::string& identity, TakenDone done) override;
   void Write(const Name& name, const std::string& identity, const Step& step, WrittenDone done) override;
-  void End(const Name& name, const SequenceTenure& tenure, WrittenDone done) override;
+  void End(const Name& name, const OwnershipLease& lease, WrittenDone done) override;
   const StorePolicy& policy() const override { return policy_; }
 
   static std::string KeyOf(const Name& name);

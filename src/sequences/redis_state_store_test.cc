@@ -37,10 +37,10 @@ class RedisStateStoreTest : public ::testing::Test {
     call([&](Result<T> result) { promise.set_value(std::move(result)); });
     return promise.get_future().get();
   }
-  StateStore::Written Write(StateStore& store, SequenceTenure tenure, int32_t value, bool takes_back = false,
+  StateStore::Written Write(StateStore& store, OwnershipLease lease, int32_t value, bool takes_back = false,
                             const StateStore::Name& name = kName) {
     return Wait<StateStore::Written>([&](auto done) {
-             store.Write(name, "identity", {takes_back, tenure, States(value)}, done);
+             store.Write(name, "identity", {takes_back, lease, States(value)}, done);
            })
         .value();
   }
@@ -48,8 +48,8 @@ class RedisStateStoreTest : public ::testing::Test {
                          const StateStore::Name& name = kName) {
     return Wait<StateStore::Taken>([&](auto done) { store.Take(name, identity, done); }).value();
   }
-  Verdict End(StateStore& store, const SequenceTenure& tenure) {
-    return Wait<StateStore::Written>([&](auto done) { store.End(kName, tenure, done); }).value().verdict;
+  Verdict End(StateStore& store, const OwnershipLease& lease) {
+    return Wait<StateStore::Written>([&](auto done) { store.End(kName, lease, done); }).value().verdict;
   }
   static int32_t ValueOf(const StateStore::Taken& taken) {
     int32_t value = -1;
@@ -58,7 +58,7 @@ class RedisStateStoreTest : public ::testing::Test {
     }
     return value;
   }
-  static SequenceTenure Tenure(uint64_t epoch, uint64_t steps, uint64_t life = 1) {
+  static OwnershipLease Tenure(uint64_t epoch, uint64_t steps, uint64_t life = 1) {
     return {.life = life, .epoch = epoch, .steps = steps};
   }
 

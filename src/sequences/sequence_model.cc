@@ -504,9 +504,9 @@ std::optional<SequenceStore::Held> SequenceModel::Look(const CorrelationId& id, 
   return store_.Look(table_.Find(id, touch, timers_.NowNs()));
 }
 
-void SequenceModel::SetTenure(const CorrelationId& id, const SequenceTenure& tenure) {
+void SequenceModel::SetLease(const CorrelationId& id, const OwnershipLease& lease) {
   MutexLock lock(mutex_);
-  store_.SetTenure(table_.Find(id, false, timers_.NowNs()), tenure);
+  store_.SetLease(table_.Find(id, false, timers_.NowNs()), lease);
 }
 
 void SequenceModel::PutBack(const CorrelationId& id, const SequenceStore::Held& held) {

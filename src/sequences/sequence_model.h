@@ -41,7 +41,7 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   // Requests that were checked, and have passed the link, if there is one.
   void Run(std::unique_ptr<InferenceRequest> request) override;
   std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
-  void SetTenure(const CorrelationId& id, const SequenceTenure& tenure) override;
+  void SetLease(const CorrelationId& id, const OwnershipLease& lease) override;
   void PutBack(const CorrelationId& id, const SequenceStore::Held& held) override;
   std::weak_ptr<Servable> Weak() override { return weak_from_this(); }
 

@@ -21,7 +21,7 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
   const ServableInfo& info = request.servable->get().info();
   auto entry = std::make_unique<Entry>();
   entry->runner_ = &runner;
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   if (PerKeyEntry* before = arrivals_.Last(id)) {
     if (arrivals_.behind() >= max_waiting_) {
@@ -41,7 +41,7 @@ void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> reques
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     request->queue_start_ns = SteadyNowNs();
     request->scheduling = {};
     TraceQueued(*request);
@@ -81,7 +81,7 @@ void SequenceQueue::GiveUp(Entry& entry, const InferenceRequest& request, const 
   const bool holds = EndsSequence(request) && why.code() == StatusCode::kCancelled;
   Work work;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     if (holds) entry.servable_ = request.servable->Another();
     Runnable runnable = holds ? arrivals_.Abandon(entry) : arrivals_.Leave(entry);
@@ -94,7 +94,7 @@ void SequenceQueue::Leave(Entry& entry) {
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     if (Runnable next = arrivals_.Leave(entry); next.entry != nullptr)
       work.runnable.push_back(std::move(next));
@@ -142,7 +142,7 @@ std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& 
 }
 
 void SequenceQueue::OnCancelled(InferenceRequest& request) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
@@ -157,7 +157,7 @@ void SequenceQueue::OnCancelled(InferenceRequest& request) {
 void SequenceQueue::EndCancelled() {
   Work work;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
@@ -170,7 +170,7 @@ void SequenceQueue::Stop(Runner& runner) {
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     runner.stopped_ = true;
     for (PerKeyEntry* entry : arrivals_.Waiting()) {

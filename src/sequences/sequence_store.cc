@@ -120,13 +120,13 @@ std::optional<SequenceStore::Held> SequenceStore::Look(uint64_t number) const {
   MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end()) return std::nullopt;
-  return Held{found->second.states, found->second.tenure};
+  return Held{found->second.states, found->second.lease};
 }
 
-void SequenceStore::SetTenure(uint64_t number, const SequenceTenure& tenure) {
+void SequenceStore::SetLease(uint64_t number, const OwnershipLease& lease) {
   MutexLock lock(mutex_);
   const auto found = entries_.find(number);
-  if (found != entries_.end()) found->second.tenure = tenure;
+  if (found != entries_.end()) found->second.lease = lease;
 }
 
 void SequenceStore::PutBack(uint64_t number, const Held& held) {
@@ -138,7 +138,7 @@ void SequenceStore::PutBack(uint64_t number, const Held& held) {
   Entry& entry = found->second;
   before = std::exchange(entry.states, held.states);
   settled_before = std::exchange(entry.settled, held.states);
-  entry.tenure = held.tenure;
+  entry.lease = held.lease;
   if (entry.saved()) Changed();
 }
 
@@ -180,7 +180,7 @@ uint64_t SequenceStore::Restore(SavedSequence saved) {
   const uint64_t number = ++last_number_;
   Entry& entry = entries_[number];
   entry.id = std::move(saved.id);
-  entry.tenure = saved.tenure;
+  entry.lease = saved.lease;
   entry.begun_ns = SteadyNowNs();
   entry.used_ns = saved.used_ns == 0 ? entry.begun_ns : saved.used_ns;
   entry.states = states;
@@ -221,7 +221,7 @@ std::vector<SavedSequence> SequenceStore::Save() const {
     uint64_t number;
     CorrelationId id;
     States states;
-    SequenceTenure tenure;
+    OwnershipLease lease;
     int64_t used_ns;
   };
   std::vector<OfEntry> held;
@@ -229,7 +229,7 @@ std::vector<SavedSequence> SequenceStore::Save() const {
     MutexLock lock(mutex_);
     held.reserve(entries_.size());
     for (const auto& [number, entry] : entries_) {
-      if (entry.saved()) held.push_back({number, entry.id, entry.settled, entry.tenure, entry.used_ns});
+      if (entry.saved()) held.push_back({number, entry.id, entry.settled, entry.lease, entry.used_ns});
     }
   }
   std::sort(held.begin(), held.end(), [](const OfEntry& a, const OfEntry& b) { return a.number < b.number; });
@@ -237,7 +237,7 @@ std::vector<SavedSequence> SequenceStore::Save() const {
   saved.reserve(held.size());
   for (OfEntry& one : held) {
     saved.push_back({std::move(one.id), one.states == nullptr ? std::vector<Tensor>() : *one.states,
-                     one.tenure, one.used_ns});
+                     one.lease, one.used_ns});
   }
   return saved;
 }

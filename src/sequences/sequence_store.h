@@ -70,10 +70,10 @@ class SequenceStore {
   // What a sequence is after its last response, and whose.
   struct Held {
     States states;
-    SequenceTenure tenure;
+    OwnershipLease lease;
   };
   std::optional<Held> Look(uint64_t number) const;
-  void SetTenure(uint64_t number, const SequenceTenure& tenure);
+  void SetLease(uint64_t number, const OwnershipLease& lease);
   // Makes it what it was.
   void PutBack(uint64_t number, const Held& held);
   // Whether a request of the sequence has ended well, in this life of the model or before.
@@ -101,7 +101,7 @@ class SequenceStore {
     CorrelationId id;
     States states;   // after the last response
     States settled;  // after the last request
-    SequenceTenure tenure;
+    OwnershipLease lease;
     uint64_t steps = 0;    // requests that were settled
     int64_t begun_ns = 0;  // SteadyNowNs(), as it came here
     int64_t used_ns = 0;   // likewise, as it was put last

@@ -91,7 +91,7 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
                    Who(servable->info()));
     return;
   }
-  const PatientAllocation patience;  // sequences are not to be lost for want of memory
+  const RetryingAllocation retrying;  // sequences are not to be lost for want of memory
   // Nothing would tell this model from another one; whoever could not find out has said so.
   if (keeper->identity().empty()) return;
   const auto entry = std::make_shared<Entry>(servable, *keeper);
@@ -163,7 +163,7 @@ std::vector<std::shared_ptr<SequenceVault::Entry>>::const_iterator SequenceVault
 
 void SequenceVault::BeginStop(Servable& servable) {
   if (servable.sequences() == nullptr) return;
-  const PatientAllocation patience;  // as in Enter()
+  const RetryingAllocation retrying;  // as in Enter()
   MutexLock lock(mutex_);
   const std::shared_ptr<Entry> entry = Find(servable);
   if (entry == nullptr) return;
@@ -175,7 +175,7 @@ void SequenceVault::BeginStop(Servable& servable) {
 
 void SequenceVault::Leave(Servable& servable) {
   if (servable.sequences() == nullptr) return;
-  const PatientAllocation patience;  // as in Enter()
+  const RetryingAllocation retrying;  // as in Enter()
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(mutex_);
@@ -316,14 +316,14 @@ Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
   };
   // Shared with writes that nobody waits for any more.
   const auto writes = std::make_shared<Writes>();
-  std::erase_if(saved.sequences, [](const SavedSequence& sequence) { return sequence.tenure.stored; });
+  std::erase_if(saved.sequences, [](const SavedSequence& sequence) { return sequence.lease.stored; });
   {
     MutexLock lock(writes->mutex);
     writes->left = saved.sequences.size();
   }
   for (SavedSequence& sequence : saved.sequences) {
     StateStore::Step step;
-    step.tenure = sequence.tenure;
+    step.lease = sequence.lease;
     step.states = std::make_shared<const std::vector<Tensor>>(std::move(sequence.states));
     options_.store->Write({entry.key.first, entry.key.second, std::move(sequence.id)}, saved.identity, step,
                           [writes](const Result<StateStore::Written>& written) {

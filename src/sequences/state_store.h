@@ -7,7 +7,7 @@
 //
 //   store.Take(name, identity, [](Result<StateStore::Taken> taken) { ... });       // a sequence that is not here
 //   store.Write(name, identity, step, [](Result<StateStore::Written> written) { ... });
-//   store.End(name, tenure, [](Result<StateStore::Written> written) { ... });
+//   store.End(name, lease, [](Result<StateStore::Written> written) { ... });
 //
 // What is asked for one sequence is done in the order in which it was asked. An error is UNAVAILABLE, and leaves
 // open whether it was done.
@@ -76,7 +76,7 @@ class StateStore {
     // late does nothing.
     bool takes_back = false;
     // An epoch of 0 begins a sequence of which the store was not told, unless somebody else has begun one of its name.
-    SequenceTenure tenure;
+    OwnershipLease lease;
     std::shared_ptr<const std::vector<Tensor>> states;  // shared with the sequence
   };
   using TakenDone = std::function<void(Result<Taken>)>;
@@ -91,7 +91,7 @@ class StateStore {
   virtual void Take(const Name& name, const std::string& identity, TakenDone done) = 0;
   virtual void Write(const Name& name, const std::string& identity, const Step& step, WrittenDone done) = 0;
   // Removes a sequence of this owner. An epoch of 0 is one that has begun so; with no life either whatever has its name.
-  virtual void End(const Name& name, const SequenceTenure& tenure, WrittenDone done) = 0;
+  virtual void End(const Name& name, const OwnershipLease& lease, WrittenDone done) = 0;
 
   virtual const StorePolicy& policy() const = 0;
 };

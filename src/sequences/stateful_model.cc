@@ -227,7 +227,7 @@ void StatefulModel::BeginTurnLocked(std::unique_ptr<InferenceRequest> request, i
 bool StatefulModel::TakeResponse(Instance&, InferenceRequest& request,
                                  std::optional<InferenceResponse>& response, bool) {
   if (!response || !response->status.ok()) return true;
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::vector<Tensor>& outputs = response->outputs;
   const std::vector<StateSpec>& specs = store_.states();
   const size_t own = outputs.size() - std::min(outputs.size(), specs.size());
@@ -249,7 +249,7 @@ bool StatefulModel::TakeResponse(Instance&, InferenceRequest& request,
   return true;
 }
 
-InstancePool::Followers StatefulModel::OnEnd(InferenceRequest& request, Outcome outcome) {
+InstancePool::NextInSequence StatefulModel::OnEnd(InferenceRequest& request, Outcome outcome) {
   const SchedulerNotes& notes = request.scheduling;
   if (notes.turn == 0) return {};
   // A start that was never answered has left nothing to go on from.
@@ -260,8 +260,8 @@ InstancePool::Followers StatefulModel::OnEnd(InferenceRequest& request, Outcome 
   const auto end = outcome == Outcome::kGood     ? StatefulTable::Outcome::kGood
                    : outcome == Outcome::kFailed ? StatefulTable::Outcome::kFailed
                                                  : StatefulTable::Outcome::kCancelled;
-  const PatientAllocation patience;
-  Followers followers;
+  const RetryingAllocation retrying;
+  NextInSequence followers;
   {
     MutexLock lock(mutex_);
     if (table_.End(request, end, followers.refused)) followers.sequence = notes.sequence;
@@ -270,8 +270,8 @@ InstancePool::Followers StatefulModel::OnEnd(InferenceRequest& request, Outcome 
   return followers;
 }
 
-void StatefulModel::Follow(Followers followers, Work& work) {
-  const PatientAllocation patience;
+void StatefulModel::Follow(NextInSequence followers, Work& work) {
+  const RetryingAllocation retrying;
   for (auto& request : followers.refused) {
     work.endings.push_back(Refusal(std::move(request), Fault::kSequenceMissing));
   }
@@ -297,9 +297,9 @@ std::optional<SequenceStore::Held> StatefulModel::Look(const CorrelationId& id, 
   return store_.Look(NumberOf(id, touch));
 }
 
-void StatefulModel::SetTenure(const CorrelationId& id, const SequenceTenure& tenure) {
+void StatefulModel::SetLease(const CorrelationId& id, const OwnershipLease& lease) {
   MutexLock lock(mutex_);
-  store_.SetTenure(NumberOf(id, false), tenure);
+  store_.SetLease(NumberOf(id, false), lease);
 }
 
 void StatefulModel::PutBack(const CorrelationId& id, const SequenceStore::Held& held) {

@@ -45,7 +45,7 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   // Requests that have passed the link, if there is one.
   void Run(std::unique_ptr<InferenceRequest> request) override;
   std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
-  void SetTenure(const CorrelationId& id, const SequenceTenure& tenure) override;
+  void SetLease(const CorrelationId& id, const OwnershipLease& lease) override;
   void PutBack(const CorrelationId& id, const SequenceStore::Held& held) override;
   std::weak_ptr<Servable> Weak() override { return weak_from_this(); }
   uint64_t NumberOf(const CorrelationId& id, bool touch) BRAID_REQUIRES(mutex_);
@@ -73,8 +73,8 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   void BeginStopLocked(Work& work) override BRAID_REQUIRES(mutex_);
   bool TakeResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse>& response,
                     bool final) override;
-  Followers OnEnd(InferenceRequest& request, Outcome outcome) override;
-  void Follow(Followers followers, Work& work) override;
+  NextInSequence OnEnd(InferenceRequest& request, Outcome outcome) override;
+  void Follow(NextInSequence followers, Work& work) override;
   const ServableInfo& full_info() const override { return full_info_; }
 
   // Has the images of a request decoded, which keeps its place among those of its sequence.

@@ -56,7 +56,7 @@ bool LeadsBackTo(const std::string& model, const CallChain* chain) {
 class StoreLink::Step final : public ResponseSink {
  public:
   Step(StoreLink& link, const InferenceRequest& request, std::optional<Held> before,
-       const SequenceTenure& begin, bool waits)
+       const OwnershipLease& begin, bool waits)
       : link(link),
         id(request.correlation_id),
         start(request.sequence_start),
@@ -83,7 +83,7 @@ class StoreLink::Step final : public ResponseSink {
   const bool start;
   const bool end;
   const std::optional<Held> before;  // nothing for a sequence that was not here
-  const SequenceTenure begin;        // with which a start begins
+  const OwnershipLease begin;        // with which a start begins
   const bool waits;                  // no response leaves before the store has the states
   ResponseSink* const sink;
   // Until the client has its answer, whatever the model believes.
@@ -128,7 +128,7 @@ std::string StoreLink::Who(const CorrelationId& id) const {
 // --- Requests in ---------------------------------------------------------------------------------
 
 void StoreLink::Take(Request request) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   // Counting, as a model alone does, would give a name that another replica has given too.
   if (IsNone(request->correlation_id) && request->sequence_start) {
     request->correlation_id = RandomSequenceId();
@@ -169,7 +169,7 @@ void StoreLink::Begin(Request request) {
 }
 
 void StoreLink::BeginOne(Request request) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const CorrelationId id = request->correlation_id;
   if (request->sequence_start) {
     const Status right = CheckStep(*request, {});
@@ -182,7 +182,7 @@ void StoreLink::BeginOne(Request request) {
     });
   }
   if (std::optional<Held> here = model_.Look(id, true)) {
-    const Status right = CheckStep(*request, here->tenure);
+    const Status right = CheckStep(*request, here->lease);
     if (right.ok()) return Run(std::move(request), std::move(here));
     // A client that is ahead knows of steps that others have done.
     const bool ahead = right.code() == StatusCode::kFailedPrecondition && policy_.mode != StoreMode::kDrain;
@@ -206,8 +206,8 @@ void StoreLink::BeginOne(Request request) {
 // The sequence is this server's before the request runs. Else its first write, late, could take the place of one that its client, told that
 // the start had failed, has begun elsewhere since.
 void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken) {
-  const PatientAllocation patience;
-  SequenceTenure begin{.life = NextLife()};
+  const RetryingAllocation retrying;
+  OwnershipLease begin{.life = NextLife()};
   if (!taken.ok()) {
     failed_.fetch_add(1, std::memory_order_relaxed);
     if (policy_.mode == StoreMode::kDurable && policy_.away == StoreAway::kRefuse) {
@@ -217,26 +217,26 @@ void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken)
   } else {
     begin.epoch = taken->epoch;
     // The model may refuse the start, since the sequence which has its name goes on here.
-    RenewTenure(request->correlation_id, taken->before, taken->epoch);
+    RenewLease(request->correlation_id, taken->before, taken->epoch);
   }
   Run(std::move(request), std::nullopt, begin);
 }
 
-void StoreLink::RenewTenure(const CorrelationId& id, uint64_t before, uint64_t epoch) {
+void StoreLink::RenewLease(const CorrelationId& id, uint64_t before, uint64_t epoch) {
   MutexLock lock(mutex_);
   std::optional<Held> here = model_.Look(id, false);
   // Of another epoch it is no longer this server's.
-  if (!here || here->tenure.epoch != before) return;
-  here->tenure.epoch = epoch;
-  model_.SetTenure(id, here->tenure);
+  if (!here || here->lease.epoch != before) return;
+  here->lease.epoch = epoch;
+  model_.SetLease(id, here->lease);
   const auto found = active_.find(id);
   if (found == active_.end() || !found->second.pending) return;
-  SequenceTenure& pending = found->second.pending->held.tenure;
-  if (pending.life == here->tenure.life) pending.epoch = epoch;
+  OwnershipLease& pending = found->second.pending->held.lease;
+  if (pending.life == here->lease.life) pending.epoch = epoch;
 }
 
 void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const CorrelationId id = request->correlation_id;
   request->here = false;
   if (!taken.ok()) {
@@ -247,7 +247,7 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
   }
   if (taken->finding == StateStore::Finding::kMissing) {
     const std::optional<Held> here = model_.Look(id, true);
-    const Status right = here ? CheckStep(*request, here->tenure) : OkStatus();
+    const Status right = here ? CheckStep(*request, here->lease) : OkStatus();
     return right.ok() ? Run(std::move(request), here) : Refuse(std::move(request), right);
   }
   if (taken->finding == StateStore::Finding::kOtherModel) {
@@ -258,11 +258,11 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
   }
   taken_over_.fetch_add(1, std::memory_order_relaxed);
   SavedSequence saved{id, std::move(taken->states)};
-  saved.tenure = {.life = NextLife(),
-                  .epoch = taken->epoch,
-                  .steps = taken->steps,
-                  .confirmed_ns = timers_.NowNs(),
-                  .stored = policy_.mode != StoreMode::kDrain};
+  saved.lease = {.life = NextLife(),
+                 .epoch = taken->epoch,
+                 .steps = taken->steps,
+                 .confirmed_ns = timers_.NowNs(),
+                 .stored = policy_.mode != StoreMode::kDrain};
   // What is here belongs to an earlier epoch.
   if (model_.Look(id, false)) model_.Drop(id);
   std::vector<SavedSequence> all;
@@ -275,13 +275,13 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
         UnavailableError(Who(id) + " cannot be taken over: there are too many sequences, or its states "
                                    "are not the model's"));
   }
-  const Status right = CheckStep(*request, here->tenure);
+  const Status right = CheckStep(*request, here->lease);
   return right.ok() ? Run(std::move(request), std::move(here)) : Refuse(std::move(request), right);
 }
 
-Status StoreLink::CheckStep(const InferenceRequest& request, const SequenceTenure& tenure) const {
+Status StoreLink::CheckStep(const InferenceRequest& request, const OwnershipLease& lease) const {
   const std::optional<uint64_t> step = StepOf(request);
-  const uint64_t next = tenure.steps + 1;
+  const uint64_t next = lease.steps + 1;
   if (!step || *step == next) return OkStatus();
   const std::string text = "this is step " + std::to_string(*step) + " of " + Who(request.correlation_id) +
                            ", whose next step is " + std::to_string(next);
@@ -289,9 +289,9 @@ Status StoreLink::CheckStep(const InferenceRequest& request, const SequenceTenur
                                     : FailedPreconditionError(text);
 }
 
-void StoreLink::Run(Request request, std::optional<Held> before, const SequenceTenure& begin) {
+void StoreLink::Run(Request request, std::optional<Held> before, const OwnershipLease& begin) {
   const bool waits = policy_.mode == StoreMode::kDurable ||
-                     (policy_.mode == StoreMode::kBehind && before && Late(before->tenure));
+                     (policy_.mode == StoreMode::kBehind && before && Late(before->lease));
   auto step = std::make_unique<Step>(*this, *request, std::move(before), begin, waits);
   request->sink = step.release();
   model_.Run(std::move(request));
@@ -306,8 +306,8 @@ void StoreLink::Refuse(Request request, Status status) {
   Leave(id);
 }
 
-bool StoreLink::Late(const SequenceTenure& tenure) const {
-  return timers_.NowNs() - tenure.confirmed_ns > policy_.lag_ns;
+bool StoreLink::Late(const OwnershipLease& lease) const {
+  return timers_.NowNs() - lease.confirmed_ns > policy_.lag_ns;
 }
 
 void StoreLink::Leave(const CorrelationId& id) {
@@ -345,12 +345,12 @@ int64_t StoreLink::waiting() const {
 // --- Answers -------------------------------------------------------------------------------------
 
 void StoreLink::OnAnswered(std::unique_ptr<Step> step) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Status lost;
   {
     MutexLock lock(mutex_);
     Active& active = active_[step->id];
-    if (step->before && step->before->tenure.life == active.lost_life) lost = active.lost;
+    if (step->before && step->before->lease.life == active.lost_life) lost = active.lost;
   }
   if (!lost.ok()) return Fail(std::move(step), std::move(lost));
   std::optional<Held> after = model_.Look(step->id, false);
@@ -359,7 +359,7 @@ void StoreLink::OnAnswered(std::unique_ptr<Step> step) {
   }
   // A start that was refused leaves the sequence which has its name.
   const bool moved =
-      after && (step->start ? after->tenure.life == 0
+      after && (step->start ? after->lease.life == 0
                             : step->good || !step->before || after->states != step->before->states);
   if (moved) return Write(std::move(step), std::move(*after));
   Answer(std::move(step));
@@ -375,20 +375,20 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
   {
     MutexLock lock(mutex_);
     // What the store has said meanwhile.
-    if (const auto here = model_.Look(step->id, false)) after.tenure = here->tenure;
+    if (const auto here = model_.Look(step->id, false)) after.lease = here->lease;
     if (step->start) {
-      after.tenure = step->begin;
-      after.tenure.confirmed_ns = now_ns;
+      after.lease = step->begin;
+      after.lease.confirmed_ns = now_ns;
     }
-    if (step->good) ++after.tenure.steps;
-    after.tenure.stored = false;
-    step->number = after.tenure.steps;
-    model_.SetTenure(step->id, after.tenure);
+    if (step->good) ++after.lease.steps;
+    after.lease.stored = false;
+    step->number = after.lease.steps;
+    model_.SetLease(step->id, after.lease);
     if (!drain) {
-      waits = waits || (policy_.mode == StoreMode::kBehind && Late(after.tenure));
+      waits = waits || (policy_.mode == StoreMode::kBehind && Late(after.lease));
       const CorrelationId& id = step->id;
       Active& active = active_[id];
-      const bool same = active.pending && active.pending->held.tenure.life == after.tenure.life;
+      const bool same = active.pending && active.pending->held.lease.life == after.lease.life;
       active.pending = Pending{after, false, same ? active.pending->since_ns : now_ns};
       step->version = ++active.version;
       if (!active.writing) writing = PrepareLocked(id, active);
@@ -400,27 +400,27 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
 }
 
 void StoreLink::EndInStore(std::unique_ptr<Step> step) {
-  SequenceTenure tenure = step->before ? step->before->tenure : step->begin;
-  step->number = tenure.steps + 1;
+  OwnershipLease lease = step->before ? step->before->lease : step->begin;
+  step->number = lease.steps + 1;
   {
     MutexLock lock(mutex_);
     Active& active = active_[step->id];
     // What was not written yet need not be.
-    if (active.pending && active.pending->held.tenure.life == tenure.life) {
-      tenure = active.pending->held.tenure;
+    if (active.pending && active.pending->held.lease.life == lease.life) {
+      lease = active.pending->held.lease;
       active.pending.reset();
     }
   }
   // There alone earlier ones are left in the store.
-  if (policy_.mode == StoreMode::kDrain) tenure = {};
+  if (policy_.mode == StoreMode::kDrain) lease = {};
   // Alone in this server since it began, or since it was taken over and with that out of the store.
   if (policy_.mode == StoreMode::kDrain && step->before) return Answer(std::move(step));
   const bool waits = policy_.mode == StoreMode::kDurable ||
-                     (policy_.mode == StoreMode::kBehind && (step->waits || Late(tenure)) && step->before);
+                     (policy_.mode == StoreMode::kBehind && (step->waits || Late(lease)) && step->before);
   const StateStore::Name name = NameOf(step->id);
   auto late = std::make_shared<std::unique_ptr<Step>>();
   if (waits) *late = std::move(step);
-  store_.End(name, tenure, [this, weak = model_.Weak(), late](const Result<StateStore::Written>& ended) {
+  store_.End(name, lease, [this, weak = model_.Weak(), late](const Result<StateStore::Written>& ended) {
     const std::shared_ptr<Servable> model = weak.lock();
     if (model != nullptr) OnEnded(std::move(*late), ended);
   });
@@ -428,7 +428,7 @@ void StoreLink::EndInStore(std::unique_ptr<Step> step) {
 }
 
 void StoreLink::OnEnded(std::unique_ptr<Step> step, const Result<StateStore::Written>& ended) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   (ended.ok() ? written_ : failed_).fetch_add(1, std::memory_order_relaxed);
   const bool lost = ended.ok() && ended->verdict != StateStore::Verdict::kAccepted;
   if (lost) fenced_.fetch_add(1, std::memory_order_relaxed);
@@ -487,7 +487,7 @@ std::optional<StoreLink::Writing> StoreLink::PrepareLocked(const CorrelationId& 
   if (!active.pending) return std::nullopt;
   active.writing = true;
   const Pending& pending = *active.pending;
-  return Writing{id, active.version, {pending.takes_back, pending.held.tenure, pending.held.states}};
+  return Writing{id, active.version, {pending.takes_back, pending.held.lease, pending.held.states}};
 }
 
 void StoreLink::Send(std::optional<Writing> writing) {
@@ -505,7 +505,7 @@ void StoreLink::Send(std::optional<Writing> writing) {
 
 void StoreLink::OnWritten(const Writing& writing, int64_t sent_ns,
                           const Result<StateStore::Written>& written) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   if (!written.ok()) {
     failed_.fetch_add(1, std::memory_order_relaxed);
     return OnAway(writing, written.status());
@@ -521,7 +521,7 @@ void StoreLink::OnWritten(const Writing& writing, int64_t sent_ns,
 void StoreLink::OnAccepted(const Writing& writing, int64_t sent_ns, uint64_t epoch) {
   std::optional<Writing> next;
   std::unique_ptr<Step> answer;
-  const uint64_t life = writing.step.tenure.life;
+  const uint64_t life = writing.step.lease.life;
   {
     MutexLock lock(mutex_);
     const auto found = active_.find(writing.id);
@@ -529,23 +529,23 @@ void StoreLink::OnAccepted(const Writing& writing, int64_t sent_ns, uint64_t epo
     Active& active = found->second;
     active.writing = false;
     const bool newest = active.version == writing.version;
-    const auto confirm = [&](SequenceTenure& tenure) {
-      tenure.epoch = std::max(tenure.epoch, epoch);  // a start may have renewed it meanwhile
-      tenure.confirmed_ns = sent_ns;
-      tenure.stored = newest;
+    const auto confirm = [&](OwnershipLease& lease) {
+      lease.epoch = std::max(lease.epoch, epoch);  // a start may have renewed it meanwhile
+      lease.confirmed_ns = sent_ns;
+      lease.stored = newest;
     };
     if (newest) {
       active.pending.reset();
     } else if (active.pending) {
-      if (active.pending->held.tenure.life == life) {
-        confirm(active.pending->held.tenure);
+      if (active.pending->held.lease.life == life) {
+        confirm(active.pending->held.lease);
         active.pending->since_ns = timers_.NowNs();
       }
       if (!stopping_ || active.answer != nullptr) next = PrepareLocked(writing.id, active);
     }
-    if (auto here = model_.Look(writing.id, false); here && here->tenure.life == life) {
-      confirm(here->tenure);
-      model_.SetTenure(writing.id, here->tenure);
+    if (auto here = model_.Look(writing.id, false); here && here->lease.life == life) {
+      confirm(here->lease);
+      model_.SetLease(writing.id, here->lease);
     }
     if (active.answer != nullptr && active.answer->version <= writing.version) {
       answer = std::move(active.answer);
@@ -557,11 +557,11 @@ void StoreLink::OnAccepted(const Writing& writing, int64_t sent_ns, uint64_t epo
 }
 
 void StoreLink::Forget(const CorrelationId& id, uint64_t life) {
-  if (const auto here = model_.Look(id, false); here && here->tenure.life == life) model_.Drop(id);
+  if (const auto here = model_.Look(id, false); here && here->lease.life == life) model_.Drop(id);
 }
 
 void StoreLink::OnLost(const Writing& writing, Status why) {
-  const uint64_t life = writing.step.tenure.life;
+  const uint64_t life = writing.step.lease.life;
   std::optional<Writing> next;
   std::unique_ptr<Step> answer;
   {
@@ -570,7 +570,7 @@ void StoreLink::OnLost(const Writing& writing, Status why) {
     if (found == active_.end()) return;
     Active& active = found->second;
     active.writing = false;
-    if (active.pending && active.pending->held.tenure.life == life) {
+    if (active.pending && active.pending->held.lease.life == life) {
       active.pending.reset();
       answer = std::move(active.answer);
       if (answer == nullptr && active.busy) {
@@ -589,7 +589,7 @@ void StoreLink::OnLost(const Writing& writing, Status why) {
 }
 
 void StoreLink::OnAway(const Writing& writing, const Status& why) {
-  const uint64_t life = writing.step.tenure.life;
+  const uint64_t life = writing.step.lease.life;
   const bool goes_on = policy_.away == StoreAway::kContinue;
   std::unique_ptr<Step> answer;
   bool forget = false;
@@ -601,15 +601,15 @@ void StoreLink::OnAway(const Writing& writing, const Status& why) {
     active.writing = false;
     answer = std::move(active.answer);
     auto here = model_.Look(writing.id, false);
-    if (here && here->tenure.life != life) here.reset();
+    if (here && here->lease.life != life) here.reset();
     if (answer != nullptr && !goes_on) {
       active.pending.reset();
       ++active.version;
       forget = policy_.mode != StoreMode::kBehind || !answer->before;
       if (here && !forget) {
         here->states = answer->before->states;
-        here->tenure.steps = answer->before->tenure.steps;
-        here->tenure.stored = answer->before->tenure.stored;
+        here->lease.steps = answer->before->lease.steps;
+        here->lease.stored = answer->before->lease.stored;
         model_.PutBack(writing.id, *here);
         // The step may have been written after all.
         active.pending = Pending{*here, true, timers_.NowNs()};
@@ -633,7 +633,7 @@ void StoreLink::RetryLaterLocked() {
 }
 
 void StoreLink::Retry() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::vector<Writing> all;
   {
     MutexLock lock(mutex_);
@@ -670,18 +670,18 @@ std::optional<SequenceStoreCounts> StoreLink::store_counts() const {
 void StoreLink::Drop(const CorrelationId& id) {
   const std::optional<Held> here = model_.Look(id, false);
   model_.Drop(id);
-  if (!here || here->tenure.life == 0) return;
+  if (!here || here->lease.life == 0) return;
   {
     MutexLock lock(mutex_);
     const auto found = active_.find(id);
     if (found != active_.end() && found->second.pending &&
-        found->second.pending->held.tenure.life == here->tenure.life && found->second.answer == nullptr) {
+        found->second.pending->held.lease.life == here->lease.life && found->second.answer == nullptr) {
       found->second.pending.reset();
       EraseIfIdleLocked(id);
     }
   }
   if (policy_.mode == StoreMode::kDrain) return;
-  store_.End(NameOf(id), here->tenure, [](const Result<StateStore::Written>&) {});
+  store_.End(NameOf(id), here->lease, [](const Result<StateStore::Written>&) {});
 }
 
 TakeBackSteps StoreLink::Mark(const CorrelationId& id) {
@@ -697,16 +697,16 @@ TakeBackSteps StoreLink::Mark(const CorrelationId& id) {
       MutexLock lock(mutex_);
       here = model_.Look(id, false);
       if (!before || !here || before->states == here->states) return;
-      here->tenure.steps -= std::min(steps, here->tenure.steps);
-      here->tenure.stored = false;
-      model_.SetTenure(id, here->tenure);
+      here->lease.steps -= std::min(steps, here->lease.steps);
+      here->lease.stored = false;
+      model_.SetLease(id, here->lease);
     }
     SetPending(id, std::move(*here), true);
   };
 }
 
 void StoreLink::SetPending(const CorrelationId& id, Held held, bool takes_back) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::optional<Writing> writing;
   {
     MutexLock lock(mutex_);
@@ -731,21 +731,21 @@ void StoreLink::HoldUntilRestored(int64_t deadline_ns) {
 size_t StoreLink::Restore(std::vector<SavedSequence> saved) {
   std::vector<std::pair<CorrelationId, uint64_t>> unwritten;
   for (const SavedSequence& one : saved) {
-    if (!one.tenure.stored && policy_.mode != StoreMode::kDrain) {
-      unwritten.emplace_back(one.id, one.tenure.life);
+    if (!one.lease.stored && policy_.mode != StoreMode::kDrain) {
+      unwritten.emplace_back(one.id, one.lease.life);
     }
   }
   const size_t taken = model_.Restore(std::move(saved));
   for (const auto& [id, life] : unwritten) {
     std::optional<Held> here = model_.Look(id, false);
-    if (here && here->tenure.life == life) SetPending(id, std::move(*here), false);
+    if (here && here->lease.life == life) SetPending(id, std::move(*here), false);
   }
   Release();
   return taken;
 }
 
 void StoreLink::Release() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::deque<Request> held;
   {
     MutexLock lock(mutex_);

@@ -60,7 +60,7 @@ class LinkedSequences : public SequenceKeeper {
   // These three are called under the link's lock, so they call nobody.
   // A sequence that lives here. With `touch` it does not expire before its next request has had the time to come.
   virtual std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) = 0;
-  virtual void SetTenure(const CorrelationId& id, const SequenceTenure& tenure) = 0;
+  virtual void SetLease(const CorrelationId& id, const OwnershipLease& lease) = 0;
   // Makes a sequence what it was. REQUIRES: none of its requests is in the model.
   virtual void PutBack(const CorrelationId& id, const SequenceStore::Held& held) = 0;
   // For who comes back later.
@@ -132,7 +132,7 @@ class StoreLink final : public SequenceKeeper {
   };
 
   StateStore::Name NameOf(const CorrelationId& id) const { return {info_.name, info_.version, id}; }
-  bool Late(const SequenceTenure& tenure) const;
+  bool Late(const OwnershipLease& lease) const;
   uint64_t NextLife() { return next_life_.fetch_add(1, std::memory_order_relaxed); }
   std::string Who(const CorrelationId& id) const;
 
@@ -141,11 +141,11 @@ class StoreLink final : public SequenceKeeper {
   void BeginOne(Request request);
   void OnStart(Request request, const Result<StateStore::Taken>& taken);
   // What is here goes on under a new epoch, if it was this server's.
-  void RenewTenure(const CorrelationId& id, uint64_t before, uint64_t epoch);
+  void RenewLease(const CorrelationId& id, uint64_t before, uint64_t epoch);
   void OnTaken(Request request, Result<StateStore::Taken> taken);
-  void Run(Request request, std::optional<Held> before, const SequenceTenure& begin = {});
+  void Run(Request request, std::optional<Held> before, const OwnershipLease& begin = {});
   // Errors: the client means another step.
-  Status CheckStep(const InferenceRequest& request, const SequenceTenure& tenure) const;
+  Status CheckStep(const InferenceRequest& request, const OwnershipLease& lease) const;
   void Refuse(Request request, Status status);
 
   void OnAnswered(std::unique_ptr<Step> step);

@@ -265,8 +265,8 @@ TEST_F(StoreLinkTest, DrainWritesNothingBeforeTheEnd) {
   EXPECT_EQ(store_.writes, 0);
   const auto saved = one_.keeper().Save();
   ASSERT_EQ(saved.size(), 1u);
-  EXPECT_FALSE(saved[0].tenure.stored);
-  EXPECT_EQ(saved[0].tenure.steps, 2u);
+  EXPECT_FALSE(saved[0].lease.stored);
+  EXPECT_EQ(saved[0].lease.steps, 2u);
 }
 
 TEST_F(StoreLinkTest, StepsAreCountedAndCanBeMeant) {

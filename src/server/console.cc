@@ -40,14 +40,14 @@ std::function<Result<std::string>(const std::string& shown)> FleetJson(const Ser
 
 }  // namespace
 
-Console::Console(Surroundings surroundings)
-    : surroundings_(std::move(surroundings)),
+Console::Console(Dependencies dependencies)
+    : dependencies_(std::move(dependencies)),
       addresses_(std::make_shared<const ServerAddresses>()),
-      context_{.server = surroundings_.context,
-               .limits = surroundings_.limits,
-               .memory = surroundings_.seen.process_memory,
+      context_{.server = dependencies_.context,
+               .limits = dependencies_.limits,
+               .memory = dependencies_.seen.process_memory,
                .assets = Assets(),
-               .manage_how = ManageHowOf(surroundings_.options),
+               .manage_how = ManageHowOf(dependencies_.options),
                .started_ms = WallNowMs(),
                .memory_bytes = MemorySize(),
                .ports =
@@ -55,12 +55,12 @@ Console::Console(Surroundings surroundings)
                      const auto now = addresses_.Get();
                      return ConsolePorts{EndpointHere(now->http),          EndpointHere(now->grpc),
                                          EndpointHere(now->metrics),       EndpointHere(now->admin),
-                                         surroundings_.http_connections(), surroundings_.grpc_connections()};
+                                         dependencies_.http_connections(), dependencies_.grpc_connections()};
                    },
                .history = history_,
-               .log = surroundings_.seen.recent_log,
-               .traces = surroundings_.seen.tracer.get(),
-               .fleet = FleetJson(surroundings_.options),
+               .log = dependencies_.seen.recent_log,
+               .traces = dependencies_.seen.tracer.get(),
+               .fleet = FleetJson(dependencies_.options),
                .config_to_json = ConfigToJson},
       routes_(context_) {
   Sample();
@@ -73,13 +73,13 @@ Console::~Console() {
     stopped_ = true;
     timer = timer_;
   }
-  if (timer) surroundings_.timers.Cancel(timer);
+  if (timer) dependencies_.timers.Cancel(timer);
 }
 
 void Console::Sample() {
-  Timers& timers = surroundings_.timers;
+  Timers& timers = dependencies_.timers;
   const int64_t next_ns = timers.NowNs() + ConsoleHistory::kStepMs * 1'000'000;
-  history_.Sample(surroundings_.context.catalog, WallNowMs());
+  history_.Sample(dependencies_.context.catalog, WallNowMs());
   MutexLock lock(mutex_);
   if (!stopped_) timer_ = timers.At(next_ns, [this] { Sample(); });
 }
@@ -90,7 +90,7 @@ void Console::SetAddresses(const ServerAddresses& addresses) {
 
 std::optional<ConsolePort> Console::Port(const ServerAddresses& addresses) const {
   if (context_.assets.empty()) return std::nullopt;
-  const bool admin = surroundings_.options.console_place() == ConsolePlace::kAdminPort;
+  const bool admin = dependencies_.options.console_place() == ConsolePlace::kAdminPort;
   return ConsolePort{addresses.https ? "https" : "http", admin ? addresses.admin : addresses.metrics};
 }
 

@@ -29,7 +29,7 @@ class Console {
   static constexpr size_t kMostInputBytes = size_t{8} << 20;
 
   // What of the server it shows, and needs. All of it outlives the console.
-  struct Surroundings {
+  struct Dependencies {
     const ServerOptions& options;
     const ProtocolContext& context;
     const ClientLimits& limits;
@@ -40,7 +40,7 @@ class Console {
     std::function<size_t()> grpc_connections;
   };
   // Looks at the counters from now on, on the timers' thread.
-  explicit Console(Surroundings surroundings);
+  explicit Console(Dependencies dependencies);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -59,7 +59,7 @@ class Console {
  private:
   void Sample();
 
-  const Surroundings surroundings_;
+  const Dependencies dependencies_;
   Published<ServerAddresses> addresses_;
   ConsoleHistory history_;
   const ConsoleContext context_;

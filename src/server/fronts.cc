@@ -170,7 +170,7 @@ void Fronts::CollectMetrics() {
 }
 
 void Fronts::MakeConsole() {
-  console_ = std::make_unique<Console>(Console::Surroundings{
+  console_ = std::make_unique<Console>(Console::Dependencies{
       .options = options_,
       .context = context_,
       .limits = *limits_,

@@ -100,7 +100,7 @@ int Serve(const CommandLine& line) {
   }
   Server& server = **started;
   // What has been loaded is served, and ends in order, even if there is no memory for a while.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   int exit_code = 0;
   if (!loaded.ok() && line.options.exit_on_error) {
     log.Flush();

@@ -55,9 +55,9 @@ class ServableHandle;
 struct InferenceRequest;
 
 // What has to be done with a request before its servable sees it, and may block, as copying its inputs from a device.
-class RequestDetour {
+class AsyncPreparation {
  public:
-  virtual ~RequestDetour() = default;
+  virtual ~AsyncPreparation() = default;
   // Does not block: it takes the request to another thread, where that is done, and begins it there (Servable::Begin()),
   // or refuses it.
   virtual void Take(std::unique_ptr<InferenceRequest> request) = 0;
@@ -155,7 +155,7 @@ struct InferenceRequest {
   // Keeps the servable alive and not yet drained while the request runs.
   std::unique_ptr<ServableHandle> servable;
   // Null for most; gone once it was taken.
-  std::unique_ptr<RequestDetour> detour;
+  std::unique_ptr<AsyncPreparation> preparation;
   // In what that servable has of inputs of clients' requests.
   InputShare input_share;
 

@@ -61,7 +61,7 @@ struct SequenceReport {
 };
 
 // What a server knows of its right to a sequence, where replicas share a store of sequences (sequences/state_store.h).
-struct SequenceTenure {
+struct OwnershipLease {
   uint64_t life =
       0;  // names the sequence among those that this server has had; 0: it is not known to a store
   uint64_t epoch = 0;  // the store's number of this ownership; 0: the store has not heard of the sequence
@@ -76,7 +76,7 @@ struct SequenceTenure {
 struct SavedSequence {
   CorrelationId id = uint64_t{0};
   std::vector<Tensor> states;
-  SequenceTenure tenure = {};
+  OwnershipLease lease = {};
   // How long nothing has come for it, which a reload does not change; a restart begins anew.
   int64_t used_ns = 0;  // SteadyNowNs() when its last request ended; 0: it is not known
   bool idle = false;    // of stateful models: it stood still at the cleaner's last look

@@ -7,8 +7,9 @@
 namespace braid {
 
 void Servable::Begin(std::unique_ptr<InferenceRequest> request) noexcept {
-  if (const std::unique_ptr<RequestDetour> detour = std::move(request->detour); detour != nullptr) {
-    (void)Guarded([&] { detour->Take(std::move(request)); });
+  if (const std::unique_ptr<AsyncPreparation> preparation = std::move(request->preparation);
+      preparation != nullptr) {
+    (void)Guarded([&] { preparation->Take(std::move(request)); });
     return;
   }
   // The exception has unwound the request as well, unless it waits somewhere and goes on from there.
@@ -55,7 +56,7 @@ const TensorSpec* ServableInfo::FindInput(std::string_view name) const { return 
 const TensorSpec* ServableInfo::FindOutput(std::string_view name) const { return Find(outputs, name); }
 
 std::unique_ptr<ServableHandle> ServableHandle::Enter(std::shared_ptr<Servable> servable) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   if (!servable->gate().Enter()) return nullptr;
   return std::unique_ptr<ServableHandle>(new ServableHandle(std::move(servable)));
 }

@@ -140,7 +140,7 @@ class Servable {
   virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
 
   // Infer() within a guard, which is how a request is begun: what it throws ends the request with an error. A request that
-  // has a detour takes that first.
+  // has a preparation takes that first.
   void Begin(std::unique_ptr<InferenceRequest> request) noexcept;
 
   // For all of its clients' requests together; outlives it. Null: none. Before the first request.

@@ -31,7 +31,7 @@ Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& 
                                        .timeout_ns = timeout_ns,
                                        .look = [&](const std::string&) {
                                          // Processes that it forks are not answered: there is nothing to ask for here.
-                                         (void)worker->channel()->TakeKnock();
+                                         (void)worker->channel()->TakeForkSignal();
                                          return OkStatus();
                                        }};
   BRAID_ASSIGN_OR_RETURN(auto answer, worker->Load(LoadMode::kAutoComplete, facts, spec, other, watch));

@@ -10,7 +10,7 @@
 
 #include "base/guard.h"
 #include "base/thread.h"
-#include "ipc/knock.h"
+#include "ipc/fork_rendezvous.h"
 #include "ipc/messages.h"
 #include "workers/worker_conversation.h"
 
@@ -117,7 +117,7 @@ size_t ForkedChildren::size() {
   return children_.size();
 }
 
-void ForkedChildren::Admit(UniqueFd knocker) {
+void ForkedChildren::Admit(UniqueFd fork_socket) {
   DropEnded();
   Status status;
   if (children_.size() >= kMostChildren) {
@@ -134,7 +134,7 @@ void ForkedChildren::Admit(UniqueFd knocker) {
       auto child = std::make_unique<Child>(*this, std::move(channel).value());
       try {
         child->Start();
-        status = AnswerKnock(knocker, end);
+        status = GrantForkChannel(fork_socket, end);
         if (status.ok()) children_.push_back(std::move(child));
       } catch (const std::system_error& error) {
         status = UnavailableError(std::string("no thread could be started: ") + error.what());

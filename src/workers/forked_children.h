@@ -35,8 +35,8 @@ class ForkedChildren {
   // Ends all: their calls are cancelled, and what they say is heard no more.
   ~ForkedChildren();
 
-  // A forked process asks for a channel on this socket (see ipc/knock.h); it gets one or is refused.
-  void Admit(UniqueFd knocker);
+  // A forked process asks for a channel on this socket (see ipc/fork_rendezvous.h); it gets one or is refused.
+  void Admit(UniqueFd fork_socket);
   // How many there are now.
   size_t size();
 

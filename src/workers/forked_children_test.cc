@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "ipc/knock.h"
+#include "ipc/fork_rendezvous.h"
 #include "ipc/messages.h"
 #include "workers/testing/holding_servable.h"
 
@@ -31,12 +31,12 @@ class ForkedChildrenTest : public testing::Test {
   // A process forks and asks for a channel.
   std::unique_ptr<Channel> Fork() {
     Result<Channel::WorkerEnd> end = UnavailableError("");
-    std::thread fork([&] { end = Knock(*worker_, 10 * kSecond); });
+    std::thread fork([&] { end = RequestForkChannel(*worker_, 10 * kSecond); });
     std::vector<std::byte> message;
     EXPECT_EQ(server_->Receive(message, 10 * kSecond), Channel::Outcome::kTimeout);
-    EXPECT_TRUE(server_->TakeKnock());
+    EXPECT_TRUE(server_->TakeForkSignal());
     EXPECT_TRUE(server_->ReceiveSegment(false).ok());
-    for (UniqueFd& knocker : server_->TakeKnockers()) children_->Admit(std::move(knocker));
+    for (UniqueFd& fork_socket : server_->TakeForkSockets()) children_->Admit(std::move(fork_socket));
     fork.join();
     if (!end.ok()) return nullptr;
     return Channel::OpenWorkerEnd(std::move(end).value()).value();

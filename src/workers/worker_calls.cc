@@ -65,7 +65,7 @@ size_t WorkerCalls::pending() const {
 
 Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
                           RequestTrace* trace, int64_t begun_ns) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   // First of all, so that the memory which the worker has lent goes back whatever comes.
   BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
   request->start_ns = std::max(std::min(message.called_ns, request->start_ns), begun_ns);

@@ -113,16 +113,16 @@ bool WorkerHost::stopping() const {
 // --- Messages
 // -----------------------------------------------------------------------------------------------------
 
-Status WorkerHost::HandleKnock() {
+Status WorkerHost::AdmitForks() {
   if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
   // Their sockets come among the worker's segments.
   BRAID_RETURN_IF_ERROR(conversation_->memory()->ReceiveSegments());
-  for (UniqueFd& knocker : worker_->channel()->TakeKnockers()) {
+  for (UniqueFd& fork_socket : worker_->channel()->TakeForkSockets()) {
     if (!forks_) {
       forks_ = std::make_unique<ForkedChildren>(services_, arena_, log_, user_.ForkedChain(),
                                                 worker_->channel()->imports());
     }
-    forks_->Admit(std::move(knocker));
+    forks_->Admit(std::move(fork_socket));
   }
   return OkStatus();
 }
@@ -174,7 +174,7 @@ Result<WorkerProcess::Answer> WorkerHost::Load() {
       .done = "been initialised",
       .timeout_ns = options_.initialize_timeout_ns,
       .look = [this](const std::string& progress) -> Status {
-        if (worker_->channel()->TakeKnock()) BRAID_RETURN_IF_ERROR(HandleKnock());
+        if (worker_->channel()->TakeForkSignal()) BRAID_RETURN_IF_ERROR(AdmitForks());
         MutexLock lock(mutex_);
         if (!progress.empty()) progress_ = progress;
         if (stopping_ && SteadyNowNs() >= stop_deadline_ns_)
@@ -259,8 +259,8 @@ std::string WorkerHost::Serve() {
       GuardedOrReport(options_.thread_name, [this] { user_.OnIdle(); });
     }
     timeout = std::clamp(user_.OnRound(now) - now, int64_t{0}, timeout);
-    if (worker_->channel()->TakeKnock()) {
-      Status handled = Guarded([this] { return HandleKnock(); });
+    if (worker_->channel()->TakeForkSignal()) {
+      Status handled = Guarded([this] { return AdmitForks(); });
       if (!handled.ok()) return handled.message();
     }
     if (conversation_->stuck()) return "it does not read the responses to its calls";
@@ -342,7 +342,7 @@ void WorkerHost::Run() {
                                                 [this] { return work(); });
   }
   // What this thread notes and passes on belongs to all that the worker has in hand.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const LogAbout about(facts_.model_name);
   const Status started = Guarded([this] { return StartWorker(); });
   if (!started.ok()) user_.OnDown(started.message());

@@ -133,7 +133,7 @@ class WorkerHost {
   // Handles one message. Errors: the worker broke the rules.
   Status Handle(const std::vector<std::byte>& message);
   // Forked processes of the worker ask for channels.
-  Status HandleKnock();
+  Status AdmitForks();
   // Ends what a worker that is gone had, and closes its channel.
   void BuryWorker(const std::string& reason);
   bool stopping() const;

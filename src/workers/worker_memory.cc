@@ -222,7 +222,7 @@ void WorkerMemory::RetireOwn(uint32_t segment) {
 
 void WorkerMemory::Release(const MemoryHandle& handle) {
   if (abandoned_) return;
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const uint64_t waiting = quietly_released_.fetch_add(handle.size) + handle.size;
   const bool wake = waiting >= kWakeWorkerForBytes;
   if (wake) quietly_released_ = 0;

@@ -80,7 +80,7 @@ WorkerStart WorkerSpawner::StartOf(const WorkerIsolation& isolation) const {
   return as_warm ? options_.start : WorkerStart::kFresh;
 }
 
-WorkerSpawner::Surroundings WorkerSpawner::PlainSurroundings(IsolationLevel level) const {
+WorkerSpawner::LaunchSettings WorkerSpawner::PlainSettings(IsolationLevel level) const {
   return {.confinement = {.level = level},
           .variables = options_.environment.empty() ? Variables(environ) : options_.environment};
 }
@@ -100,16 +100,15 @@ Result<WorkerSpawner::Place> WorkerSpawner::MakePlace(const WorkerIsolation& iso
   return place;
 }
 
-WorkerSpawner::Surroundings WorkerSpawner::SurroundingsIn(const Place& place,
-                                                          const WorkerIsolation& isolation) const {
-  Surroundings surroundings = PlainSurroundings(isolation.level);
+WorkerSpawner::LaunchSettings WorkerSpawner::SettingsIn(const Place& place,
+                                                        const WorkerIsolation& isolation) const {
+  LaunchSettings settings = PlainSettings(isolation.level);
   for (const WorkerLimit& limit : LimitsOf(isolation.level))
-    surroundings.limits.push_back({limit.resource, {limit.value, limit.value}});
-  if (!place.folder) return surroundings;
-  surroundings.folder = place.folder->path();
-  surroundings.variables =
-      ShortEnvironment(surroundings.variables, options_.isolation.variables, surroundings.folder);
-  Confinement& confinement = surroundings.confinement;
+    settings.limits.push_back({limit.resource, {limit.value, limit.value}});
+  if (!place.folder) return settings;
+  settings.folder = place.folder->path();
+  settings.variables = ShortEnvironment(settings.variables, options_.isolation.variables, settings.folder);
+  Confinement& confinement = settings.confinement;
   confinement.files = SystemPaths();
   const auto add = [&files = confinement.files](const std::vector<LandlockPath>& more) {
     files.insert(files.end(), more.begin(), more.end());
@@ -120,9 +119,9 @@ WorkerSpawner::Surroundings WorkerSpawner::SurroundingsIn(const Place& place,
   if (isolation.gpus) add(GpuPaths());
   add(isolation.files);
   add(options_.isolation.paths);
-  add({{options_.worker_directory, false}, {surroundings.folder, true}});
+  add({{options_.worker_directory, false}, {settings.folder, true}});
   if (place.user) confinement.user_id = *place.user;
-  return surroundings;
+  return settings;
 }
 
 std::vector<std::string> WorkerSpawner::Script(const char* name) const {
@@ -130,14 +129,14 @@ std::vector<std::string> WorkerSpawner::Script(const char* name) const {
 }
 
 Result<pid_t> WorkerSpawner::Exec(std::vector<std::string> arguments, std::span<const int> inherited,
-                                  const Pipes& pipes, Surroundings surroundings) {
+                                  const Pipes& pipes, LaunchSettings settings) {
   const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   ProgramStart start{.arguments = std::move(arguments),
-                     .variables = std::move(surroundings.variables),
+                     .variables = std::move(settings.variables),
                      .descriptors = {null.get(), pipes.write_output.get(), pipes.write_error.get()},
-                     .folder = std::move(surroundings.folder),
-                     .limits = std::move(surroundings.limits),
-                     .confinement = std::move(surroundings.confinement)};
+                     .folder = std::move(settings.folder),
+                     .limits = std::move(settings.limits),
+                     .confinement = std::move(settings.confinement)};
   for (const int descriptor : inherited) {
     start.arguments.push_back(std::to_string(start.descriptors.size()));
     start.descriptors.push_back(descriptor);
@@ -149,14 +148,14 @@ Result<pid_t> WorkerSpawner::Exec(std::vector<std::string> arguments, std::span<
 }
 
 Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes,
-                                        Surroundings surroundings) {
+                                        LaunchSettings settings) {
   const int inherited[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get()};
   std::vector<std::string> arguments = options_.program;
   if (arguments.empty()) {
     arguments = Script("main.py");
-    if (surroundings.confinement.level != IsolationLevel::kNone) arguments.emplace_back("apart");
+    if (settings.confinement.level != IsolationLevel::kNone) arguments.emplace_back("apart");
   }
-  return Exec(std::move(arguments), inherited, pipes, std::move(surroundings));
+  return Exec(std::move(arguments), inherited, pipes, std::move(settings));
 }
 
 std::vector<WorkerLimit> WorkerSpawner::LimitsOf(IsolationLevel level) const {
@@ -218,8 +217,8 @@ Status WorkerSpawner::StartZygote() {
   const int inherited[] = {theirs.get()};
   {
     ChildReaper::SpawnScope scope(reaper_);
-    BRAID_ASSIGN_OR_RETURN(zygote_pid_, Exec(Script("zygote.py"), inherited, pipes,
-                                             PlainSurroundings(options_.isolation.level)));
+    BRAID_ASSIGN_OR_RETURN(
+        zygote_pid_, Exec(Script("zygote.py"), inherited, pipes, PlainSettings(options_.isolation.level)));
     ++zygote_number_;
     zygote_since_ns_ = 0;
     zygote_served_ = zygote_unfit_ = false;
@@ -302,7 +301,7 @@ void WorkerSpawner::KeepWarm() {
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
   // An order whose answer is not read would leave the next one with the answer to this.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   const std::string order =
       DumpJson(Json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
@@ -330,8 +329,7 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
   {
     ChildReaper::SpawnScope scope(reaper_);
     if (how == WorkerStart::kFresh) {
-      BRAID_ASSIGN_OR_RETURN(worker.pid,
-                             SpawnFresh(worker_end, pipes, SurroundingsIn(worker.place, isolation)));
+      BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnFresh(worker_end, pipes, SettingsIn(worker.place, isolation)));
     } else {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));
       // Before the worker is sent its model.

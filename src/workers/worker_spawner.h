@@ -108,21 +108,20 @@ class WorkerSpawner {
   // The arguments that run a script of braid_worker/.
   std::vector<std::string> Script(const char* name) const;
   // Where a program runs.
-  struct Surroundings {
+  struct LaunchSettings {
     Confinement confinement;
     std::vector<std::string> variables;
     std::string folder = {};  // that it is started in; empty: the server's
     std::vector<std::pair<int, rlimit>> limits = {};
   };
   // Of the warm process, and of workers without a place of their own.
-  Surroundings PlainSurroundings(IsolationLevel level) const;
+  LaunchSettings PlainSettings(IsolationLevel level) const;
   Result<Place> MakePlace(const WorkerIsolation& isolation) const;
-  Surroundings SurroundingsIn(const Place& place, const WorkerIsolation& isolation) const;
+  LaunchSettings SettingsIn(const Place& place, const WorkerIsolation& isolation) const;
   // Starts a program with the descriptors, whose numbers become its last arguments.
   Result<pid_t> Exec(std::vector<std::string> arguments, std::span<const int> inherited, const Pipes& pipes,
-                     Surroundings surroundings);
-  Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes,
-                           Surroundings surroundings);
+                     LaunchSettings settings);
+  Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes, LaunchSettings settings);
   std::vector<WorkerLimit> LimitsOf(IsolationLevel level) const;
   Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                             const Pipes& pipes);

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "check/graph_check.h"
+#include "check/load_sandbox.h"
 #include "check/ovms_check.h"
 #include "check/repository_check.h"
 #include "check/targets.h"
-#include "check/trial.h"
 
 namespace braid::check {
 namespace {
@@ -21,11 +21,11 @@ Status CheckServer(const CheckRequest& request, const std::vector<std::string>& 
                    const std::string& config, CheckResult& result) {
   ServerOptions options = request.server;
   options.folders.model_repositories = repositories;
-  BRAID_ASSIGN_OR_RETURN(auto trial, Trial::Create(options, request.import));
-  OvmsCheck ovms(*trial, result.findings, result.summary);
+  BRAID_ASSIGN_OR_RETURN(auto sandbox, LoadSandbox::Create(options, request.import));
+  OvmsCheck ovms(*sandbox, result.findings, result.summary);
   const bool right = config.empty() || ovms.CheckModels(config);
   if (!repositories.empty()) {
-    RepositoryCheck(*trial, repositories, result.findings, result.summary).CheckAll();
+    RepositoryCheck(*sandbox, repositories, result.findings, result.summary).CheckAll();
   }
   if (right && !config.empty()) ovms.CheckPipelinesAndGraphs();
   return OkStatus();
@@ -35,26 +35,26 @@ Status CheckModelAlone(const CheckRequest& request, const Target& target, CheckR
   ServerOptions options = request.server;
   options.folders.model_repositories = {target.path};
   if (!target.config_name.empty()) options.folders.model_config_name = target.config_name;
-  BRAID_ASSIGN_OR_RETURN(auto trial, Trial::Create(options, request.import));
-  RepositoryCheck(*trial, {target.path}, result.findings, result.summary).CheckModel(target.model);
+  BRAID_ASSIGN_OR_RETURN(auto sandbox, LoadSandbox::Create(options, request.import));
+  RepositoryCheck(*sandbox, {target.path}, result.findings, result.summary).CheckModel(target.model);
   return OkStatus();
 }
 
 Status CheckSubconfigAlone(const CheckRequest& request, const Target& target, CheckResult& result) {
-  BRAID_ASSIGN_OR_RETURN(auto trial, Trial::Create(request.server, request.import));
-  OvmsCheck(*trial, result.findings, result.summary).CheckSubconfig(target.path);
+  BRAID_ASSIGN_OR_RETURN(auto sandbox, LoadSandbox::Create(request.server, request.import));
+  OvmsCheck(*sandbox, result.findings, result.summary).CheckSubconfig(target.path);
   return OkStatus();
 }
 
 Status CheckGraphAlone(const CheckRequest& request, const Target& target, CheckResult& result) {
-  BRAID_ASSIGN_OR_RETURN(auto trial, Trial::Create(request.server, request.import));
+  BRAID_ASSIGN_OR_RETURN(auto sandbox, LoadSandbox::Create(request.server, request.import));
   std::error_code fault;
   const std::filesystem::path file = std::filesystem::absolute(target.path, fault);
   OvmsGraphConfig graph;
   graph.name = file.parent_path().filename().string();
   graph.base_path = file.parent_path().string() + "/";
   graph.graph_path = target.path;
-  CheckGraph(*trial, graph, {}, result.findings, result.summary);
+  CheckGraph(*sandbox, graph, {}, result.findings, result.summary);
   return OkStatus();
 }
 

@@ -82,7 +82,7 @@ std::string PlainField(std::string_view path) {
 
 }  // namespace
 
-void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
+void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
                 Summary& summary) {
   summary.push_back({graph.name, "graph", graph.graph_path, false, false});
   auto text = ReadConfigFile(graph.graph_path);
@@ -102,9 +102,9 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
   const std::vector<std::string> nodes = parsed.ok() ? graph::NodeNames(*parsed) : std::vector<std::string>();
   const TextFile file(graph.graph_path, *text, ::mediapipe::CalculatorGraphConfig::default_instance());
   const bool wrong = file.ReportFaults(graph.name, findings);
-  trial.TakeBlame();
+  sandbox.TakeFaultLocation();
   std::vector<std::string> files;
-  auto servable = trial.makers().Graph(graph, files);
+  auto servable = sandbox.makers().Graph(graph, files);
   if (servable.ok()) {
     for (const TextField& field : file.fields().all()) {
       const std::string plain = PlainField(field.path);
@@ -114,12 +114,12 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
                       std::string(rule.advice), std::string(kGraphs), graph.name});
       }
     }
-    trial.catalog().Publish(*std::move(servable));
+    sandbox.catalog().Publish(*std::move(servable));
     summary.back().loads = true;
     return;
   }
   if (wrong) return;
-  const Trial::Blame blame = trial.TakeBlame();
+  const LoadSandbox::FaultLocation fault_location = sandbox.TakeFaultLocation();
   const bool refused = servable.status().fault() == Fault::kNotImplemented;
   std::vector<std::string> lines = LinesOf(servable.status().message());
   // The heading of a list of faults is none.
@@ -138,13 +138,13 @@ void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry
     const size_t at = line.find(head);
     finding.at =
         PlaceOfFault(file.fields(), nodes, at == std::string::npos ? line : line.substr(at + head.size()));
-    if (blame.code) {
+    if (fault_location.code) {
       finding.rule = "import";
-      finding.path = blame.code->file;
-      finding.at = {blame.code->line, blame.code->line > 0 ? 1 : 0};
+      finding.path = fault_location.code->file;
+      finding.at = {fault_location.code->line, fault_location.code->line > 0 ? 1 : 0};
     }
     findings.Add(std::move(finding));
-    if (blame.code) break;
+    if (fault_location.code) break;
   }
 }
 

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "check/finding.h"
+#include "check/load_sandbox.h"
 #include "check/summary.h"
-#include "check/trial.h"
 #include "config/ovms_config.h"
 
 namespace braid::check {
 
-// Adds what is found of a graph, and publishes it in the trial's catalog when it loads. `entry` is where its entry stands,
+// Adds what is found of a graph, and publishes it in the sandbox's catalog when it loads. `entry` is where its entry stands,
 // to be blamed for a file that is not there; without a path where there is none.
-void CheckGraph(Trial& trial, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
+void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
                 Summary& summary);
 
 }  // namespace braid::check

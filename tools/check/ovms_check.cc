@@ -206,7 +206,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
                FaultError(Fault::kNoModelVersionAvailable, model.base_path).message(), model.name,
                "put the model's files into a folder '1' in there");
   }
-  const ConfigMakers makers = trial_.makers().ForConfig();
+  const ConfigMakers makers = sandbox_.makers().ForConfig();
   bool all = true;
   for (const int64_t version : ChooseVersionFolders(model.version_policy, *available)) {
     const std::string path = VersionPathOf(model.base_path, version);
@@ -216,10 +216,10 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
       loaded.info.version = version;
       return makers.make_servable(std::move(loaded.info), std::move(loaded.model));
     }();
-    for (std::string& warning : trial_.TakeWarnings())
+    for (std::string& warning : sandbox_.TakeWarnings())
       Add(entry, "", Level::kDifference, "warning", std::move(warning), model.name);
     if (servable.ok()) {
-      trial_.catalog().Publish(*std::move(servable));
+      sandbox_.catalog().Publish(*std::move(servable));
       continue;
     }
     all = false;
@@ -231,7 +231,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
 
 CustomNodeLibraries OvmsCheck::OpenLibraries() {
   CustomNodeLibraries libraries;
-  const ConfigMakers makers = trial_.makers().ForConfig();
+  const ConfigMakers makers = sandbox_.makers().ForConfig();
   for (const OvmsCustomNodeLibrary& library : config_.custom_node_libraries) {
     const Entry entry = EntryOf(*main_, kLibraries, "", library.name);
     if (!library.fault.ok()) {
@@ -245,7 +245,7 @@ CustomNodeLibraries OvmsCheck::OpenLibraries() {
       continue;
     }
     // The code of a library runs when it is opened.
-    if (!trial_.imports()) continue;
+    if (!sandbox_.imports()) continue;
     auto opened = makers.open_library(library);
     if (!opened.ok())
       Add(entry, "/base_path", Level::kError, "load", opened.status().message(), library.name);
@@ -264,7 +264,7 @@ void OvmsCheck::CheckPipelinesAndGraphs() {
     blamed.path = main_->path;
     const bool named = main_->fields.Find(entry.place + "/graph_path") != nullptr;
     blamed.at = main_->fields.PlaceOf(entry.place + (named ? "/graph_path" : "/base_path"));
-    CheckGraph(trial_, graph, blamed, findings_, summary_);
+    CheckGraph(sandbox_, graph, blamed, findings_, summary_);
   }
   Dependencies uses;
   for (const OvmsPipelineConfig& pipeline : config_.pipelines) {
@@ -308,8 +308,8 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
                     Part{JsonPath(place + "/outputs", k), ""});
     }
     if (node.type == OvmsNodeConfig::Type::kModel) {
-      if (trial_.IsOpen(node.model_name)) unasked = "model '" + node.model_name + "'";
-      if (trial_.catalog().Find(node.model_name, -1).ok()) continue;
+      if (sandbox_.IsOpen(node.model_name)) unasked = "model '" + node.model_name + "'";
+      if (sandbox_.catalog().Find(node.model_name, -1).ok()) continue;
       std::vector<std::string> names = Names(config_.models);
       const auto pipelines = Names(config_.pipelines);
       names.insert(names.end(), pipelines.begin(), pipelines.end());
@@ -326,15 +326,15 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
   }
   if (!unasked.empty()) {
     summary_[row].open = summary_[row].loads = true;
-    trial_.NoteOpen(pipeline.name);
+    sandbox_.NoteOpen(pipeline.name);
     return Add(entry, "/nodes", Level::kNote, "not-checked",
                "the pipeline was not checked: code of " + unasked + " says which tensors it has",
                pipeline.name, "check with --import");
   }
   std::vector<PipelineFault> faults;
-  auto servable = trial_.makers().Pipeline(pipeline, libraries_, &faults);
+  auto servable = sandbox_.makers().Pipeline(pipeline, libraries_, &faults);
   if (servable.ok()) {
-    trial_.catalog().Publish(*std::move(servable));
+    sandbox_.catalog().Publish(*std::move(servable));
     summary_[row].loads = true;
     return;
   }

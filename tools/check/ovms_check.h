@@ -8,8 +8,8 @@
 
 #include "check/finding.h"
 #include "check/json_fields.h"
+#include "check/load_sandbox.h"
 #include "check/summary.h"
-#include "check/trial.h"
 #include "config/ovms_config.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/pipeline_faults.h"
@@ -20,8 +20,8 @@ namespace braid::check {
 class OvmsCheck {
  public:
   // All references outlive it.
-  OvmsCheck(Trial& trial, Findings& findings, Summary& summary)
-      : trial_(trial), findings_(findings), summary_(summary) {}
+  OvmsCheck(LoadSandbox& sandbox, Findings& findings, Summary& summary)
+      : sandbox_(sandbox), findings_(findings), summary_(summary) {}
 
   // The models of a config.json, those of its graphs' subconfigs too. Returns whether the file is right in itself.
   bool CheckModels(const std::string& path);
@@ -54,7 +54,7 @@ class OvmsCheck {
   void Add(const Entry& entry, std::string_view key, Level level, std::string rule, std::string message,
            std::string servable, std::string advice = {});
 
-  Trial& trial_;
+  LoadSandbox& sandbox_;
   Findings& findings_;
   Summary& summary_;
   std::vector<std::unique_ptr<const File>> files_;

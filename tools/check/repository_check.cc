@@ -43,16 +43,16 @@ std::string KindOf(const inference::ModelConfig& config) {
 
 }  // namespace
 
-RepositoryCheck::RepositoryCheck(Trial& trial, std::vector<std::string> repositories, Findings& findings,
-                                 Summary& summary)
-    : trial_(trial),
+RepositoryCheck::RepositoryCheck(LoadSandbox& sandbox, std::vector<std::string> repositories,
+                                 Findings& findings, Summary& summary)
+    : sandbox_(sandbox),
       repositories_(std::move(repositories)),
       findings_(findings),
       summary_(summary),
-      options_(OptionsOf(trial.options(), repositories_)),
+      options_(OptionsOf(sandbox.options(), repositories_)),
       folders_(repositories_),
       reader_(ReaderOptions(*options_.folders), folders_),
-      loader_(options_, trial.folder_makers(), trial.log(),
+      loader_(options_, sandbox.folder_makers(), sandbox.log(),
               [this](const std::string& model) { return WhyMissing(model); }) {
   ModelFolders::Skipped skipped;
   auto names = folders_.Names(skipped);
@@ -108,8 +108,8 @@ void RepositoryCheck::Load(Model& model) {
   }
   NoteFolders(model, source->folder);
   auto folder = folders_.Open(model.name);
-  auto plan = MakeLoadPlan(reader_, request, std::move(*source), trial_.log());
-  trial_.TakeWarnings();  // NoteFolders() has told them
+  auto plan = MakeLoadPlan(reader_, request, std::move(*source), sandbox_.log());
+  sandbox_.TakeWarnings();  // NoteFolders() has told them
   if (!plan.ok()) {
     failed_[model.name];
     // What is wrong with the text is told with its places.
@@ -132,8 +132,8 @@ void RepositoryCheck::Load(Model& model) {
   summary_[row].kind = KindOf(plan->source.config);
   if (model.file != nullptr && !model.text_is_wrong) {
     ApplyModelRules(*model.file, model.name,
-                    {.rate_limited = trial_.options().rate_limit == RateLimitMode::kExecutionCount,
-                     .has_cache = trial_.options().response_cache_bytes > 0},
+                    {.rate_limited = sandbox_.options().rate_limit == RateLimitMode::kExecutionCount,
+                     .has_cache = sandbox_.options().response_cache_bytes > 0},
                     findings_);
   }
   for (const ServableUse& use : plan->uses) {
@@ -141,7 +141,7 @@ void RepositoryCheck::Load(Model& model) {
   }
   CheckVersions(model, *plan);
   summary_[row].loads = !failed_.contains(model.name);
-  summary_[row].open = trial_.IsOpen(model.name);
+  summary_[row].open = sandbox_.IsOpen(model.name);
 }
 
 void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
@@ -172,13 +172,13 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
   }
   // As the server: all versions, or none.
   if (failed_.contains(model.name)) return;
-  for (auto& servable : loaded) trial_.catalog().Publish(std::move(servable));
-  if (!trial_.IsOpen(model.name)) return;
+  for (auto& servable : loaded) sandbox_.catalog().Publish(std::move(servable));
+  if (!sandbox_.IsOpen(model.name)) return;
   if (IsEnsemble(plan.source.config)) {
     Add(model, Level::kNote, "not-checked", "ensemble_scheduling",
         "the tensors of the steps were not compared: code of models among them says which they have",
-        trial_.imports() ? "" : "check with --import");
-  } else if (trial_.imports()) {
+        sandbox_.imports() ? "" : "check with --import");
+  } else if (sandbox_.imports()) {
     Add(model, Level::kNote, "not-checked", "",
         "the model asks the server while it is imported, so its code was not checked to its end");
   }
@@ -190,23 +190,23 @@ Result<std::shared_ptr<Servable>> RepositoryCheck::LoadVersion(const Model& mode
     const std::set<std::string> uses = UsesOf(name);
     return std::vector<std::string>(uses.begin(), uses.end());
   };
-  trial_.TakeBlame();
+  sandbox_.TakeFaultLocation();
   Result<std::shared_ptr<Servable>> loaded = [&]() -> Result<std::shared_ptr<Servable>> {
     if (const std::string cycle = FindCycle(uses_of, model.name); !cycle.empty()) {
       return InvalidArgumentError("circular dependency between ensembles: " + cycle);
     }
     return loader_.Load(plan.source, version, [](const std::string&) {});
   }();
-  for (std::string& warning : trial_.TakeWarnings())
+  for (std::string& warning : sandbox_.TakeWarnings())
     Add(model, Level::kDifference, "warning", "", std::move(warning));
   if (loaded.ok()) return loaded;
-  const Trial::Blame blame = trial_.TakeBlame();
+  const LoadSandbox::FaultLocation fault_location = sandbox_.TakeFaultLocation();
   failed_[model.name] +=
       "version " + std::to_string(version) + " is at UNAVAILABLE state: " + loaded.status().ToString() + ";";
-  std::string field = blame.field;
-  if (field.empty() && !blame.code)
+  std::string field = fault_location.field;
+  if (field.empty() && !fault_location.code)
     field = FieldOf(loaded.status(), plan.source.config, version, plan.source.folder);
-  AddFault(model, loaded.status(), field, blame.code);
+  AddFault(model, loaded.status(), field, fault_location.code);
   return loaded;
 }
 
@@ -302,7 +302,7 @@ std::string RepositoryCheck::FieldOf(const Status& status, const inference::Mode
     return "";
   };
   if (std::string field = field_of({}); !field.empty()) return field;
-  for (const GpuPlacement& placement : trial_.PlacementsOf(config)) {
+  for (const GpuPlacement& placement : sandbox_.PlacementsOf(config)) {
     whole = config;
     NormalizeConfig(whole, placement);
     if (std::string field = field_of(placement); !field.empty()) return field;

@@ -11,9 +11,9 @@
 
 #include "check/config_rules.h"
 #include "check/finding.h"
+#include "check/load_sandbox.h"
 #include "check/summary.h"
 #include "check/text_file.h"
-#include "check/trial.h"
 #include "repository/load_plan.h"
 #include "repository/model_folders.h"
 #include "repository/model_source.h"
@@ -25,7 +25,8 @@ namespace braid::check {
 class RepositoryCheck {
  public:
   // `repositories` are those of one server. All references outlive it.
-  RepositoryCheck(Trial& trial, std::vector<std::string> repositories, Findings& findings, Summary& summary);
+  RepositoryCheck(LoadSandbox& sandbox, std::vector<std::string> repositories, Findings& findings,
+                  Summary& summary);
 
   // All models.
   void CheckAll();
@@ -60,7 +61,7 @@ class RepositoryCheck {
   std::string WhyMissing(const std::string& model) const;
   std::set<std::string> UsesOf(const std::string& name) const;
 
-  Trial& trial_;
+  LoadSandbox& sandbox_;
   const std::vector<std::string> repositories_;
   Findings& findings_;
   Summary& summary_;

@@ -67,15 +67,15 @@ struct WhereOptions {
     connect.AddManner(app);
   }
 
-  Result<fleet::Whereabouts> Where() const {
+  Result<fleet::EndpointSource> Where() const {
     if (endpoints.empty() && dns.empty())
       return InvalidArgumentError("--endpoints or --dns must say where the servers are");
-    return fleet::ParseWhereabouts(dns.empty() ? endpoints : "dns://" + dns);
+    return fleet::ParseEndpointSource(dns.empty() ? endpoints : "dns://" + dns);
   }
 
   // Each server.
   Result<std::vector<fleet::Endpoint>> Servers() const {
-    BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts where, Where());
+    BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource where, Where());
     return fleet::FindReplicas(where);
   }
 
@@ -139,7 +139,7 @@ Status Replace(const std::filesystem::path& path, const std::string& text) {
 
 // What Envoy is told of the replicas, and what the user is to know of it: lines on the standard error.
 Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCommandOptions& options) {
-  BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts found, where.Where());
+  BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource found, where.Where());
   std::vector<fleet::Endpoint> named = found.endpoints;
   if (found.kubernetes) {
     BRAID_ASSIGN_OR_RETURN(named, fleet::FindReplicas(found));

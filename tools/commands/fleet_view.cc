@@ -14,11 +14,11 @@ namespace {
 constexpr double kReplicaTimeoutS = 2;
 constexpr int64_t kFleetLookNs = 5 * kSecondNs;
 
-Status CheckFleet(std::string_view where) { return fleet::ParseWhereabouts(where).status(); }
+Status CheckFleet(std::string_view where) { return fleet::ParseEndpointSource(where).status(); }
 
 // No certificate of this server's is shown: it would lend its rights to who looks.
 Result<std::string> LookAtFleet(const FleetQuestion& question) {
-  BRAID_ASSIGN_OR_RETURN(const fleet::Whereabouts where, fleet::ParseWhereabouts(question.where));
+  BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource where, fleet::ParseEndpointSource(question.where));
   BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> endpoints, fleet::FindReplicas(where));
   fleet::Asking asking;
   if (!question.authorization.empty()) asking.headers = {{"authorization", question.authorization}};

@@ -110,10 +110,10 @@ Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint) {
   return resolved;
 }
 
-Result<Whereabouts> ParseWhereabouts(std::string_view text) {
+Result<EndpointSource> ParseEndpointSource(std::string_view text) {
   constexpr std::string_view kDns = "dns://";
   constexpr std::string_view kKubernetes = "kubernetes://";
-  Whereabouts where;
+  EndpointSource where;
   if (text.starts_with(kKubernetes)) {
     BRAID_ASSIGN_OR_RETURN(where.kubernetes, ParseKubernetesService(text.substr(kKubernetes.size())));
     return where;
@@ -125,7 +125,7 @@ Result<Whereabouts> ParseWhereabouts(std::string_view text) {
   return where;
 }
 
-Result<std::vector<Endpoint>> FindReplicas(const Whereabouts& where) {
+Result<std::vector<Endpoint>> FindReplicas(const EndpointSource& where) {
   if (where.kubernetes) return AskKubernetes(*where.kubernetes);
   return where.by_dns ? Resolve(where.endpoints.front()) : where.endpoints;
 }

@@ -48,7 +48,7 @@ struct KubernetesService {
 };
 
 // Where an operator says that the replicas are.
-struct Whereabouts {
+struct EndpointSource {
   std::vector<Endpoint> endpoints;
   bool by_dns = false;  // the one endpoint has a name, each of whose addresses is a replica
   std::optional<KubernetesService> kubernetes = {};  // there are no endpoints then
@@ -56,10 +56,10 @@ struct Whereabouts {
 
 // Reads a list as ParseEndpoints() does; dns://NAME, where NAME has the form of an endpoint; or kubernetes:// and what
 // ParseKubernetesService() reads. Errors: INVALID_ARGUMENT.
-Result<Whereabouts> ParseWhereabouts(std::string_view text);
+Result<EndpointSource> ParseEndpointSource(std::string_view text);
 
 // The replicas of the moment. Blocks. Errors: as Resolve() and AskKubernetes().
-Result<std::vector<Endpoint>> FindReplicas(const Whereabouts& where);
+Result<std::vector<Endpoint>> FindReplicas(const EndpointSource& where);
 
 // Whether the host is an address already.
 bool IsAddress(const std::string& host);

@@ -31,15 +31,15 @@ TEST(Endpoint, IsNamedOnceInAList) {
   EXPECT_FALSE(ParseEndpoints("a,,b").ok());
 }
 
-TEST(Whereabouts, AreAListOrAName) {
-  const Whereabouts list = *ParseWhereabouts("a:2:1,b:2:1");
+TEST(EndpointSource, AreAListOrAName) {
+  const EndpointSource list = *ParseEndpointSource("a:2:1,b:2:1");
   EXPECT_FALSE(list.by_dns);
   EXPECT_THAT(*FindReplicas(list), ElementsAre(Endpoint{"a", 1, 2, 0}, Endpoint{"b", 1, 2, 0}));
-  const Whereabouts name = *ParseWhereabouts("dns://127.0.0.1:2:1:3");
+  const EndpointSource name = *ParseEndpointSource("dns://127.0.0.1:2:1:3");
   EXPECT_TRUE(name.by_dns);
   EXPECT_THAT(*FindReplicas(name), ElementsAre(Endpoint{"127.0.0.1", 1, 2, 3}));
-  EXPECT_EQ(ParseWhereabouts("dns://a,b").status().message(), "dns:// takes one name");
-  EXPECT_THAT(ParseWhereabouts("http://a:1").status().message(), HasSubstr("is no endpoint"));
+  EXPECT_EQ(ParseEndpointSource("dns://a,b").status().message(), "dns:// takes one name");
+  EXPECT_THAT(ParseEndpointSource("http://a:1").status().message(), HasSubstr("is no endpoint"));
 }
 
 TEST(Endpoint, OfAnAddressIsThatAddress) {

@@ -1,13 +1,13 @@
 // What a process that user code has forked from the worker's does to call the server: it starts a
 // conversation of its own. What it has inherited stays where it is, because Python objects name its memory;
 // nothing is said or heard there any more.
-#include "ipc/knock.h"
+#include "ipc/fork_rendezvous.h"
 #include "worker/extension/worker.h"
 
 namespace braid {
 namespace {
 
-constexpr int64_t kKnockNs = 10'000'000'000;
+constexpr int64_t kForkSignalNs = 10'000'000'000;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void Worker::AfterForkInChild() {
 
 Status Worker::EnsureConversation() {
   if (!connection_->forked()) return OkStatus();
-  BRAID_ASSIGN_OR_RETURN(Channel::WorkerEnd end, Knock(*inherited_, kKnockNs));
+  BRAID_ASSIGN_OR_RETURN(Channel::WorkerEnd end, RequestForkChannel(*inherited_, kForkSignalNs));
   BRAID_ASSIGN_OR_RETURN(auto own, Connection::Open(std::move(end)));
   if (arena_keep_bytes_ != 0) own->ConfigureArena(arena_keep_bytes_);
   BRAID_RETURN_IF_ERROR(own->StartWatching(Connection::Alone::kEnds));

@@ -26,7 +26,7 @@ class FunctionModel::Call final : public Instance {
     times.input_end_ns = SteadyNowNs();
     std::vector<InferenceResponse> responses;
     {
-      const PatientAllocation patience;  // the server waits for as many answers
+      const RetryingAllocation retrying;  // the server waits for as many answers
       responses.resize(execution->requests.size());
     }
     for (size_t i = 0; i < responses.size(); ++i) {
@@ -38,7 +38,7 @@ class FunctionModel::Call final : public Instance {
       });
     }
     times.infer_end_ns = times.output_end_ns = SteadyNowNs();
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     model_.listener_->OnExecuted(*this, execution->rows, execution->requests.size(), times);
     for (size_t i = 0; i < responses.size(); ++i) {
       model_.listener_->OnResponse(*this, *execution->requests[i], std::move(responses[i]), true, times);

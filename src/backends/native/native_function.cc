@@ -65,7 +65,7 @@ Status NativeFunction::AwaitWorker() {
 }
 
 Result<std::vector<Tensor>> NativeFunction::Call(std::vector<Tensor> inputs) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   auto execution = std::make_unique<Execution>();
   execution->rows = 1;
   execution->requests.push_back(std::make_unique<InferenceRequest>());

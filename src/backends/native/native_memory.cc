@@ -74,7 +74,7 @@ Result<Buffer> NativeMemory::Take(const TensorMessage& tensor) {
 }
 
 void NativeMemory::Release(const MemoryHandle& handle) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   releases_.push_back(handle);
 }
@@ -126,7 +126,7 @@ Status NativeMemory::Place(const Buffer& buffer, bool part, TensorMessage& tenso
   }
   tensor.place = Place::kSenderMemory;
   tensor.handle = {segment->id(), static_cast<uint64_t>(lent.data() - segment->base()), lent.size()};
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   MutexLock lock(mutex_);
   BRAID_RETURN_IF_ERROR(Announce(*segment));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];

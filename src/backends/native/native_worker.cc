@@ -390,7 +390,7 @@ Status NativeWorker::Place(const InferenceResponse& response, bool part,
 
 void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
                           const std::vector<InferenceResponse>& responses) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   NativeExecutedMessage message;
   message.execution_id = execution_id;
   message.input_end_ns = times.input_end_ns;

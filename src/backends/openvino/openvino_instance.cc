@@ -100,7 +100,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
 
 void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     if (busy_ || callback_thread_ == std::this_thread::get_id()) {
       waiting_.push_back(std::move(execution));
@@ -151,7 +151,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Next() {
 }
 
 void OpenVinoInstance::Postpone() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   {
     MutexLock lock(mutex_);
     waiting_.push_front(std::move(running_));
@@ -196,7 +196,7 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
   const bool unwanted = std::all_of(running_->requests.begin(), running_->requests.end(),
                                     [](const auto& request) { return request->cancelled(); });
   if (unwanted) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     status = CancelledError("Request cancelled before model '" + facts_.model_name + "' ran it");
     return Step::kEnded;
   }
@@ -280,7 +280,7 @@ bool OpenVinoInstance::Judge() {
 
 std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     if (!Judge()) return std::move(running_);
   }
   Done done;
@@ -296,14 +296,14 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   const bool usable = IsUsable();
   std::unique_ptr<Execution> next;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     MutexLock lock(mutex_);
     done_.push_back(std::move(done));
     next = Next();
   }
   // What is not to be used any more is not kept until somebody asks for it.
   if (!usable) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     source_.Run([this] { RenewIfIdle(); });
   }
   return next;
@@ -312,7 +312,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
 std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& execution, Status status) {
   std::vector<InferenceResponse> responses;
   {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     responses.resize(execution.requests.size());
   }
   if (status.ok()) {
@@ -330,7 +330,7 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
     if (status.ok()) status = std::move(collected);
   }
   if (!status.ok()) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     for (InferenceResponse& response : responses) response.status = status;
   }
   return responses;

@@ -292,7 +292,7 @@ bool NodeCalls::Resume(uint64_t id) {
     }
   }
   if (credit != 0) {
-    const PatientAllocation patience;  // a generator without credit stands still
+    const RetryingAllocation retrying;  // a generator without credit stands still
     (void)call->life->Send(NodeResumeMessage{id, credit});
   }
   Deliver(id, call);
@@ -301,7 +301,7 @@ bool NodeCalls::Resume(uint64_t id) {
 
 void NodeCalls::Close(uint64_t id) {
   // What waits for the call's end does so until the worker knows of this.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::shared_ptr<Call> call;
   std::deque<NodeStep> dropped;  // goes after the lock
   bool tell = false;

@@ -120,7 +120,7 @@ InstanceReport ReplaceableInstance::report() const {
 }
 
 void ReplaceableInstance::Execute(std::unique_ptr<Execution> execution) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   WorkerPtr worker;
   {
     MutexLock lock(mutex_);

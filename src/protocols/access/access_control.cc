@@ -121,11 +121,11 @@ Status AccessControl::Check(const AccessTable& table, std::string_view identity,
                 PermissionDeniedError(std::string("'").append(identity) + "' may not use " + Told(subject)));
 }
 
-Status Permit::Check(std::string_view model) const {
+Status Authorization::Check(std::string_view model) const {
   return of_ == nullptr ? OkStatus() : CheckAlso(of_->api, model);
 }
 
-Status Permit::CheckAlso(Api api, std::string_view model) const {
+Status Authorization::CheckAlso(Api api, std::string_view model) const {
   if (of_ == nullptr) return OkStatus();
   const Published<AccessTable>& published = of_->control.table();
   if (published.generation() == of_->generation) {
@@ -155,14 +155,15 @@ bool AccessReader::Allows(const Credentials& credentials, const Rights::Subject&
   return identity && table.rights.Allow(*identity, subject);
 }
 
-Result<Permit> AccessReader::Authorize(const Credentials& credentials, const Rights::Subject& subject) {
-  if (control_ == nullptr) return Permit();
+Result<Authorization> AccessReader::Authorize(const Credentials& credentials,
+                                              const Rights::Subject& subject) {
+  if (control_ == nullptr) return Authorization();
   // The identity is a name in it, which the next look at the files may replace.
   std::shared_ptr<const AccessTable> table = table_->Get();
   BRAID_ASSIGN_OR_RETURN(const std::string_view identity, Allowed(*table, credentials, subject));
-  return Permit(std::make_shared<const Permit::Of>(
-      Permit::Of{*control_, std::move(table), table_->generation(), std::string(identity), subject.api,
-                 std::string(credentials.authorization), std::string(credentials.certificate)}));
+  return Authorization(std::make_shared<const Authorization::Of>(
+      Authorization::Of{*control_, std::move(table), table_->generation(), std::string(identity), subject.api,
+                        std::string(credentials.authorization), std::string(credentials.certificate)}));
 }
 
 }  // namespace braid

@@ -3,8 +3,8 @@
 //
 //   BRAID_ASSIGN_OR_RETURN(auto access, AccessControl::Create({.tokens = "tokens.txt", .policy = ""}, log));
 //   AccessReader reader(access.get());                                            // one a thread
-//   BRAID_ASSIGN_OR_RETURN(Permit permit, reader.Authorize(credentials, {Api::kInference, {}}));
-//   BRAID_RETURN_IF_ERROR(permit.Check("resnet"));                                // once the model is known
+//   BRAID_ASSIGN_OR_RETURN(Authorization authorization, reader.Authorize(credentials, {Api::kInference, {}}));
+//   BRAID_RETURN_IF_ERROR(authorization.Check("resnet"));                                // once the model is known
 #pragma once
 
 #include <atomic>
@@ -84,9 +84,9 @@ class AccessControl {
 };
 
 // What a request was allowed, for what is asked of it later. Small where nothing is restricted; copied.
-class Permit {
+class Authorization {
  public:
-  Permit() = default;  // everything
+  Authorization() = default;  // everything
   // Whether the sender may do it with this model ("": all models), by what the files say now. Any thread.
   Status Check(std::string_view model) const;
   // The same for another API, which the request turns out to use too.
@@ -103,7 +103,7 @@ class Permit {
     std::string authorization;
     std::string certificate;
   };
-  explicit Permit(std::shared_ptr<const Of> of) : of_(std::move(of)) {}
+  explicit Authorization(std::shared_ptr<const Of> of) : of_(std::move(of)) {}
 
   std::shared_ptr<const Of> of_;  // shared by the copies; null: everything
 };
@@ -118,7 +118,7 @@ class AccessReader {
 
   // Errors: as AccessControl's Identify() and Check().
   Status Check(const Credentials& credentials, const Rights::Subject& subject);
-  Result<Permit> Authorize(const Credentials& credentials, const Rights::Subject& subject);
+  Result<Authorization> Authorize(const Credentials& credentials, const Rights::Subject& subject);
   // What Check() would say; counts as no refusal.
   bool Allows(const Credentials& credentials, const Rights::Subject& subject);
 

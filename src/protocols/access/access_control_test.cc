@@ -41,9 +41,9 @@ class AccessControlTest : public testing::Test {
 
 TEST_F(AccessControlTest, NothingIsRestrictedWithoutIt) {
   AccessReader reader(nullptr);
-  const auto permit = reader.Authorize({"Bearer x", ""}, {Api::kModelRepository, ""});
-  ASSERT_TRUE(permit.ok());
-  EXPECT_TRUE((*permit).Check("m").ok());
+  const auto authorization = reader.Authorize({"Bearer x", ""}, {Api::kModelRepository, ""});
+  ASSERT_TRUE(authorization.ok());
+  EXPECT_TRUE((*authorization).Check("m").ok());
 }
 
 TEST_F(AccessControlTest, TokensSayWhoItIs) {
@@ -65,18 +65,18 @@ TEST_F(AccessControlTest, TokensSayWhoItIs) {
   EXPECT_EQ(control->refused(AccessControl::Refusal::kPermissionDenied), 0u);
 }
 
-TEST_F(AccessControlTest, APermitKnowsTheModels) {
+TEST_F(AccessControlTest, AnAuthorizationKnowsTheModels) {
   const auto control = Create("alice a-token\n", kPolicy);
   AccessReader reader(control.get());
-  const auto permit = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, kNone});
-  ASSERT_TRUE(permit.ok()) << permit.status();
-  EXPECT_TRUE((*permit).Check("add").ok());
-  EXPECT_EQ((*permit).Check("bert"),
+  const auto authorization = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, kNone});
+  ASSERT_TRUE(authorization.ok()) << authorization.status();
+  EXPECT_TRUE((*authorization).Check("add").ok());
+  EXPECT_EQ((*authorization).Check("bert"),
             PermissionDeniedError("'alice' may not use the API 'inference' of model 'bert'"));
-  EXPECT_EQ((*permit).CheckAlso(Api::kSharedMemory, "add"),
+  EXPECT_EQ((*authorization).CheckAlso(Api::kSharedMemory, "add"),
             PermissionDeniedError("'alice' may not use the API 'shared-memory' of model 'add'"));
-  EXPECT_TRUE(Permit().CheckAlso(Api::kSharedMemory, "add").ok());
-  EXPECT_EQ((*permit).Check(""),
+  EXPECT_TRUE(Authorization().CheckAlso(Api::kSharedMemory, "add").ok());
+  EXPECT_EQ((*authorization).Check(""),
             PermissionDeniedError("'alice' may not use the API 'inference' of all models"));
   EXPECT_EQ(reader.Authorize({"Bearer a-token", ""}, {Api::kMetadata, kNone}).status(),
             PermissionDeniedError("'alice' may not use the API 'metadata'"));
@@ -103,16 +103,16 @@ TEST_F(AccessControlTest, WithoutATokenFileTokensAreOfNoInterest) {
 TEST_F(AccessControlTest, FilesAreReadAgainAndFaultsChangeNothing) {
   const auto control = Create("alice a-token\n", kPolicy);
   AccessReader reader(control.get());
-  const auto permit = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, "add"});
-  ASSERT_TRUE(permit.ok());
+  const auto authorization = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, "add"});
+  ASSERT_TRUE(authorization.ok());
   Write("tokens", "alice\n");
   control->Reload();
-  EXPECT_TRUE((*permit).Check("add").ok());
+  EXPECT_TRUE((*authorization).Check("add").ok());
   EXPECT_TRUE(reader.Check({"Bearer a-token", ""}, {Api::kInference, "add"}).ok());
   Write("tokens", "alice new-token\n");
   control->Reload();
   // What was permitted before is asked about anew.
-  EXPECT_EQ((*permit).Check("add").code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ((*authorization).Check("add").code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(reader.Check({"Bearer a-token", ""}, {Api::kInference, "add"}).code(),
             StatusCode::kUnauthenticated);
   EXPECT_TRUE(reader.Check({"Bearer new-token", ""}, {Api::kInference, "add"}).ok());
@@ -141,9 +141,9 @@ TEST_F(AccessControlTest, ReadersGoOnWhileItIsReadAgain) {
     threads.emplace_back([&] {
       AccessReader reader(control.get());
       while (!stop) {
-        const auto permit = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, kNone});
-        ASSERT_TRUE(permit.ok());
-        ASSERT_TRUE((*permit).Check("add").ok());
+        const auto authorization = reader.Authorize({"Bearer a-token", ""}, {Api::kInference, kNone});
+        ASSERT_TRUE(authorization.ok());
+        ASSERT_TRUE((*authorization).Check("add").ok());
       }
     });
   }

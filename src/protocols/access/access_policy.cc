@@ -86,8 +86,8 @@ Status AccessPolicy::Check(AccessReader& reader, const Sender& sender, const Rig
   return reader.Check(sender.credentials(), subject);
 }
 
-Result<Permit> AccessPolicy::Authorize(AccessReader& reader, const Sender& sender,
-                                       const Rights::Subject& subject) const {
+Result<Authorization> AccessPolicy::Authorize(AccessReader& reader, const Sender& sender,
+                                              const Rights::Subject& subject) const {
   BRAID_RETURN_IF_ERROR(CheckPort(sender, subject.api));
   return reader.Authorize(sender.credentials(), subject);
 }

@@ -52,7 +52,8 @@ class AccessPolicy {
   AccessReader Reader() const { return AccessReader(control_); }
   // Errors: PERMISSION_DENIED, and UNAVAILABLE for restricted groups over gRPC; UNAUTHENTICATED.
   Status Check(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
-  Result<Permit> Authorize(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
+  Result<Authorization> Authorize(AccessReader& reader, const Sender& sender,
+                                  const Rights::Subject& subject) const;
   // What Check() would say, for who only wants to know: counts as no refusal.
   bool Allows(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
 

@@ -35,9 +35,9 @@ TEST(AccessPolicy, IsOpenByDefault) {
   const AccessPolicy policy(Wire::kHttp);
   AccessReader reader = policy.Reader();
   for (int i = 0; i < kApiCount; ++i) {
-    const auto permit = policy.Authorize(reader, TestSender(), {static_cast<Api>(i), std::nullopt});
-    ASSERT_TRUE(permit.ok());
-    EXPECT_TRUE((*permit).Check("m").ok());
+    const auto authorization = policy.Authorize(reader, TestSender(), {static_cast<Api>(i), std::nullopt});
+    ASSERT_TRUE(authorization.ok());
+    EXPECT_TRUE((*authorization).Check("m").ok());
   }
 }
 

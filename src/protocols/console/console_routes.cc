@@ -131,7 +131,7 @@ HttpService::Answer ConsoleRoutes::Fleet(ConsoleRequest& request) {
     return ErrorResponse(404, "this server knows of no others: it has no --fleet-endpoints");
   return request.Later([this, &host = request.host](const std::shared_ptr<HttpExchange>& exchange) {
     {
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       MutexLock lock(fleet_mutex_);
       fleet_questions_.push_back(
           {exchange, std::string(FindHeader(exchange->head(), "Authorization").value_or(""))});
@@ -155,7 +155,7 @@ void ConsoleRoutes::LookAtFleet(HttpProtocolHost& host) {
   while (true) {
     std::vector<FleetQuestion> taken;
     {
-      const PatientAllocation patience;
+      const RetryingAllocation retrying;
       MutexLock lock(fleet_mutex_);
       if (fleet_questions_.empty()) {
         looking_at_fleet_ = false;

@@ -31,7 +31,7 @@ GrpcCall::GrpcCall(Setup setup)
     : connection_(std::move(setup.connection)),
       stream_(setup.stream),
       head_(std::move(setup.head)),
-      permit_(std::move(setup.permit)) {}
+      authorization_(std::move(setup.authorization)) {}
 
 GrpcCall::~GrpcCall() = default;
 
@@ -62,7 +62,7 @@ void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
   });
   if (fault.ok()) return;
   // A part is missing: what comes next is not the rest of its message.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   CutLocked(GrpcCodeOf(fault), fault.message());
 }
 
@@ -337,7 +337,7 @@ void GrpcCall::Push(EncodedMessage message) {
 }
 
 void GrpcCall::PushEnd(const Status& status) {
-  const PatientAllocation patience;  // the client waits for this
+  const RetryingAllocation retrying;  // the client waits for this
   connection_->Locked([&] {
     connection_->mutex().AssertHeld();
     FinishLocked(GrpcCodeOf(status), status.message());
@@ -393,7 +393,7 @@ void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
       BRAID_ASSIGN_OR_RETURN(*message, self->Unpack(*message));
       return OkStatus();
     });
-    const PatientAllocation patience;  // the client waits for this
+    const RetryingAllocation retrying;  // the client waits for this
     if (!fault.ok()) {
       self->Finish(fault);
       return;

@@ -36,7 +36,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
     std::shared_ptr<GrpcConnection> connection;  // shared with the other calls
     int32_t stream = 0;
     Http2Head head;
-    Permit permit;
+    Authorization authorization;
   };
   // What was sent and is not on its way.
   struct Waiting {
@@ -51,7 +51,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   // The metadata of the client. Constant.
   const Http2Head& head() const { return head_; }
   // What the client may do with which models, beyond its API, which it may use. Constant.
-  const Permit& permit() const { return permit_; }
+  const Authorization& authorization() const { return authorization_; }
 
   // --- For its connection.
 
@@ -135,7 +135,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const std::shared_ptr<GrpcConnection> connection_;
   const int32_t stream_;
   const Http2Head head_;
-  const Permit permit_;
+  const Authorization authorization_;
   int64_t deadline_ns_ = 0;
   bool over_ = false;  // OnCancelled() was called; the I/O thread's
   std::atomic<bool> open_{true};

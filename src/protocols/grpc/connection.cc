@@ -176,7 +176,7 @@ void GrpcConnection::DispatchEvents() {
 }
 
 void GrpcConnection::AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcEvent kind, GrpcMessage message) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   events_.push_back({std::move(call), kind, std::move(message)});
   if (reading == this || dispatch_posted_) return;
   dispatch_posted_ = true;
@@ -216,9 +216,9 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   if (head.Any("authorization", [&](std::string_view) { return ++shown > 1; })) {
     return refuse("200", InvalidArgumentError("the metadata 'authorization' is expected once, got it again"));
   }
-  auto permit = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
-                                       {route->api, std::nullopt});
-  if (!permit.ok()) return refuse("200", permit.status());
+  auto authorization = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
+                                              {route->api, std::nullopt});
+  if (!authorization.ok()) return refuse("200", authorization.status());
   if (route->api == Api::kInference) {
     if (Status admitted = state.limits->budget.Admit(); !admitted.ok()) return refuse("200", admitted, true);
   }
@@ -231,7 +231,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   std::shared_ptr<GrpcCall> call;
   const Status made = Guarded([&] {
     BRAID_ASSIGN_OR_RETURN(
-        call, route->make(thread_, {shared_from_this(), id, std::move(head), *std::move(permit)}));
+        call, route->make(thread_, {shared_from_this(), id, std::move(head), *std::move(authorization)}));
     return OkStatus();
   });
   if (!made.ok()) return refuse("200", made);
@@ -245,7 +245,7 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
 }
 
 void GrpcConnection::EndCallLocked(GrpcCall& call) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   if (call.deadline_ns() != 0) deadlines_.erase({call.deadline_ns(), &call});
   ended_.push_back(call.shared_from_this());
   if (!session_.has_streams()) idle_since_ns_ = SteadyNowNs();
@@ -361,7 +361,7 @@ bool GrpcConnection::Write(bool& failed) {
 // --- Keepalive and age -----------------------------------------------------------------------------
 
 void GrpcConnection::ArmWatch() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const GrpcConnectionOptions& options = thread_.state().connections;
   int64_t next_ns =
       pinged_ns_ != 0 ? pinged_ns_ + options.keepalive_timeout_ns : heard_ns_ + options.keepalive_ns;
@@ -485,7 +485,7 @@ void GrpcConnection::Drain() {
 void GrpcConnection::Abort() { Close(); }
 
 void GrpcConnection::Close() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   const std::shared_ptr<GrpcConnection> self = shared_from_this();
   {
     MutexLock lock(mutex_);

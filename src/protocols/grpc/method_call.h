@@ -1,5 +1,5 @@
 // Unary methods that a plain function answers, from message to message: a protocol's table of them says which
-// API each belongs to, where it runs, and what answers it. The function asks the permit about the model that
+// API each belongs to, where it runs, and what answers it. The function asks the authorization about the model that
 // the message names.
 //
 //   constexpr GrpcMethod<Protocol> kMethods[] = {
@@ -38,9 +38,10 @@ struct GrpcMethod {
   // Whether it is refused while the server starts or exits.
   bool needs_serving;
   // Reads the message, answers it, writes the answer.
-  Result<EncodedMessage> (*answer)(Protocol&, const Permit& permit, const GrpcMessage& message);
+  Result<EncodedMessage> (*answer)(Protocol&, const Authorization& authorization, const GrpcMessage& message);
   // The same for kLater, in place of `answer`.
-  void (*answer_later)(Protocol&, const Permit& permit, const GrpcMessage& message, Done done) = nullptr;
+  void (*answer_later)(Protocol&, const Authorization& authorization, const GrpcMessage& message,
+                       Done done) = nullptr;
 };
 
 // Errors: INVALID_ARGUMENT for bytes that are no such message.
@@ -91,7 +92,7 @@ class GrpcMethodCall final : public GrpcUnaryCall {
         Work();
         return;
       case GrpcMethodPlace::kLater:
-        method_.answer_later(protocol_, permit(), message_,
+        method_.answer_later(protocol_, authorization(), message_,
                              [self](Result<EncodedMessage> answer) { self->Answer(std::move(answer)); });
         return;
       case GrpcMethodPlace::kTask:
@@ -109,7 +110,7 @@ class GrpcMethodCall final : public GrpcUnaryCall {
     // A client that has gone while its call waited does not get a model loaded any more.
     if (!open()) return;
     Result<EncodedMessage> answer = InternalError("");
-    const Status fault = Guarded([&] { answer = method_.answer(protocol_, permit(), message_); });
+    const Status fault = Guarded([&] { answer = method_.answer(protocol_, authorization(), message_); });
     Answer(fault.ok() ? std::move(answer) : Result<EncodedMessage>(fault));
   }
 

@@ -58,7 +58,7 @@ int CompressionLevel(GrpcServer::Compression compression) {
 
 GrpcServer::GrpcServer() = default;
 
-Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surroundings,
+Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Dependencies& dependencies,
                                                       std::vector<GrpcProtocol*> protocols,
                                                       const Options& options) {
   BRAID_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets,
@@ -71,10 +71,10 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   http2.head_fields = options.max_metadata_fields;
   http2.resets_per_second = static_cast<uint64_t>(options.max_resets_per_second);
   http2.reset_burst = 5 * http2.resets_per_second;
-  std::shared_ptr<ClientLimits> limits = surroundings.limits;
-  if (limits == nullptr) limits = std::make_shared<ClientLimits>(ClientLimits::Options(), &surroundings.log);
+  std::shared_ptr<ClientLimits> limits = dependencies.limits;
+  if (limits == nullptr) limits = std::make_shared<ClientLimits>(ClientLimits::Options(), &dependencies.log);
   self->state_.reset(new GrpcServerState{
-      surroundings.catalog, surroundings.control, surroundings.log, surroundings.access, http2,
+      dependencies.catalog, dependencies.control, dependencies.log, dependencies.access, http2,
       ConnectionOptions(options), options.max_input_bytes,
       CompressionLevel(options.infer_response_compression), limits, options.tls, std::move(protocols)});
   std::vector<std::string>& names = self->state_->service_names;
@@ -96,7 +96,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Surroundings& surrou
   const auto acceptor = std::make_shared<Acceptor>(std::move(sockets), std::move(limits), std::move(takers));
   BRAID_RETURN_IF_ERROR(acceptor->Start());
   self->acceptor_ = acceptor;
-  for (auto& thread : self->threads_) thread->loop().Start(surroundings.thread_watch);
+  for (auto& thread : self->threads_) thread->loop().Start(dependencies.thread_watch);
   return self;
 }
 

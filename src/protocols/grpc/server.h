@@ -71,7 +71,7 @@ class GrpcServer {
   };
 
   // The rest of the server, as far as all protocols need it. Outlives this one, but for the policy.
-  struct Surroundings {
+  struct Dependencies {
     const Catalog& catalog;
     const ModelControl& control;
     Logger& log;
@@ -83,7 +83,7 @@ class GrpcServer {
   // Listens, and answers from when it returns. The protocols outlive the server.
   // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is
   // none.
-  static Result<std::unique_ptr<GrpcServer>> Start(const Surroundings& surroundings,
+  static Result<std::unique_ptr<GrpcServer>> Start(const Dependencies& dependencies,
                                                    std::vector<GrpcProtocol*> protocols,
                                                    const Options& options);
   // Shuts down at once when Shutdown() was not called. Waits for what runs on threads of the protocols.

@@ -541,7 +541,7 @@ Connection::Step Connection::Prepare(bool large, Show show, AfterFront then) {
   const auto shown = std::make_shared<BodyReader::Shown>();
   const bool submitted = pool->Submit([self = shared_from_this(), call = call_, shown, show, then] {
     const Status fault = Guarded([&] { (self->body_.*show)(*call, self->input_, *shown); });
-    const PatientAllocation patience;  // the connection waits for this
+    const RetryingAllocation retrying;  // the connection waits for this
     if (!fault.ok()) shown->refused = ErrorResponse(fault);
     self->io_->Post([self, shown, then] {
       if (self->closed_) return;

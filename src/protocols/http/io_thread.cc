@@ -71,7 +71,7 @@ void IoThread::ArmSweep() {
   const milliseconds interval =
       draining() ? kDrainSweep : std::clamp(shortest / 4, milliseconds(10), milliseconds(500));
   if (sweep_timer_) loop_->Withdraw(*sweep_timer_);
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   sweep_timer_ = loop_->At(SteadyNowNs() + std::chrono::nanoseconds(interval).count(), [this] {
     sweep_timer_.reset();
     GuardedOrReport(options_.thread_name, [this] { Sweep(); });

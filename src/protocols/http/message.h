@@ -88,7 +88,7 @@ HttpResponse MakeResponse(Write&& write) noexcept {
   // Without a body, should there be no memory for one for as long as that is waited for.
   response.status = HttpStatusOf(fault);
   (void)Guarded([&] {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     response = ErrorResponse(fault);
   });
   return response;

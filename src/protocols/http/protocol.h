@@ -27,7 +27,7 @@ class HttpProtocolHost {
   // Whether the access policy would let the sender of this request do something else, too. Counts as no refusal.
   virtual bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
   // For a request that names more than its path does, or is asked about later. Errors: as AccessPolicy::Authorize().
-  virtual Result<Permit> Authorize(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
+  virtual Result<Authorization> Authorize(const HttpExchange& exchange, const Rights::Subject& subject) = 0;
 
  protected:
   ~HttpProtocolHost() = default;

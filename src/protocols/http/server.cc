@@ -121,7 +121,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   bool Allows(const HttpExchange& exchange, const Rights::Subject& subject) override {
     return access_.Allows(readers_[exchange.io_thread()], HttpSender(exchange), subject);
   }
-  Result<Permit> Authorize(const HttpExchange& exchange, const Rights::Subject& subject) override {
+  Result<Authorization> Authorize(const HttpExchange& exchange, const Rights::Subject& subject) override {
     return access_.Authorize(readers_[exchange.io_thread()], HttpSender(exchange), subject);
   }
 

@@ -4,12 +4,12 @@
 
 namespace braid {
 
-Result<RegionPart> ClientRegions::Find(const RegionWish& wish, std::string_view tensor) const {
+Result<RegionPart> ClientRegions::Find(const RegionRequest& asked, std::string_view tensor) const {
   if (memory_ == nullptr)
-    return NotFoundError("Unable to find shared memory region: '" + Shortened(*wish.region) + "'");
+    return NotFoundError("Unable to find shared memory region: '" + Shortened(*asked.region) + "'");
   // Before the name is looked up, so that names of regions cannot be found out either.
-  BRAID_RETURN_IF_ERROR(permit_->CheckAlso(Api::kSharedMemory, model_));
-  return memory_->Find(wish, tensor);
+  BRAID_RETURN_IF_ERROR(authorization_->CheckAlso(Api::kSharedMemory, model_));
+  return memory_->Find(asked, tensor);
 }
 
 }  // namespace braid

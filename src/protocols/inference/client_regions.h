@@ -15,16 +15,16 @@ class ClientRegions {
   // There are none.
   ClientRegions() = default;
   // Those of `memory`, for senders with the right to the API shared-memory with `model`.
-  ClientRegions(const ClientSharedMemory& memory, const Permit& permit, std::string_view model)
-      : memory_(&memory), permit_(&permit), model_(model) {}
+  ClientRegions(const ClientSharedMemory& memory, const Authorization& authorization, std::string_view model)
+      : memory_(&memory), authorization_(&authorization), model_(model) {}
 
-  // Where a tensor lies. REQUIRES: wish.region. Errors: UNAUTHENTICATED, PERMISSION_DENIED, and those of
+  // Where a tensor lies. REQUIRES: asked.region. Errors: UNAUTHENTICATED, PERMISSION_DENIED, and those of
   // ClientSharedMemory::Find().
-  Result<RegionPart> Find(const RegionWish& wish, std::string_view tensor) const;
+  Result<RegionPart> Find(const RegionRequest& asked, std::string_view tensor) const;
 
  private:
   const ClientSharedMemory* memory_ = nullptr;
-  const Permit* permit_ = nullptr;
+  const Authorization* authorization_ = nullptr;
   std::string_view model_;
 };
 

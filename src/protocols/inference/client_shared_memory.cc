@@ -237,21 +237,21 @@ Result<std::vector<RegionInfo>> ClientSharedMemory::List(Kind kind, std::string_
   return list;
 }
 
-Result<RegionPart> ClientSharedMemory::Find(const RegionWish& wish, std::string_view tensor) const {
+Result<RegionPart> ClientSharedMemory::Find(const RegionRequest& asked, std::string_view tensor) const {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
-  if (!wish.byte_size) {
+  if (!asked.byte_size) {
     return InvalidArgumentError(
         "'shared_memory_byte_size' must be specified with 'shared_memory_region' for " + Quoted(tensor));
   }
-  RegionPart part{nullptr, wish.offset, *wish.byte_size};
+  RegionPart part{nullptr, asked.offset, *asked.byte_size};
   {
     std::shared_lock lock(mutex_);
-    if (auto it = regions_.find(*wish.region); it != regions_.end()) part.region = it->second;
+    if (auto it = regions_.find(*asked.region); it != regions_.end()) part.region = it->second;
   }
-  if (!part.region) return NotFoundError("Unable to find shared memory region: " + Quoted(*wish.region));
+  if (!part.region) return NotFoundError("Unable to find shared memory region: " + Quoted(*asked.region));
   const uint64_t size = part.region->info().byte_size;
-  if (part.offset > size) return InvalidOffset(*wish.region);
-  if (part.byte_size > size - part.offset) return InvalidEnd(*wish.region);
+  if (part.offset > size) return InvalidOffset(*asked.region);
+  if (part.byte_size > size - part.offset) return InvalidEnd(*asked.region);
   return part;
 }
 

@@ -103,7 +103,7 @@ class SystemRegion final : public ClientRegion {
 };
 
 // What a tensor's parameters say; the same on both protocols.
-struct RegionWish {
+struct RegionRequest {
   std::optional<std::string> region;
   uint64_t offset = 0;
   std::optional<uint64_t> byte_size;
@@ -155,9 +155,9 @@ class ClientSharedMemory {
   // The thread of copies from and to devices.
   ElasticThreads& copies() { return copies_; }
 
-  // Where a tensor of a request lies. REQUIRES: wish.region. Errors: NOT_FOUND for an unknown region,
+  // Where a tensor of a request lies. REQUIRES: asked.region. Errors: NOT_FOUND for an unknown region,
   // INVALID_ARGUMENT when the part does not lie in it; `tensor` is named in the text.
-  Result<RegionPart> Find(const RegionWish& wish, std::string_view tensor) const;
+  Result<RegionPart> Find(const RegionRequest& asked, std::string_view tensor) const;
 
  private:
   // Each is a mapping and a descriptor, of which a process has some ten thousands.

@@ -108,10 +108,10 @@ TEST_F(ClientSharedMemoryTest, OutputsNeedRoom) {
 
 TEST_F(ClientSharedMemoryTest, PlacesNeverOverflow) {
   ASSERT_TRUE(memory_.Register({"r", key_, 0, kSize}).ok());
-  for (const RegionWish& wish : {RegionWish{"r", UINT64_MAX, 1}, RegionWish{"r", 1, UINT64_MAX},
-                                 RegionWish{"r", UINT64_MAX, UINT64_MAX}, RegionWish{"r", 1, kSize},
-                                 RegionWish{"r", kSize + 1, 0}, RegionWish{"r", 0, std::nullopt}}) {
-    EXPECT_EQ(memory_.Find(wish, "t").status().code(), StatusCode::kInvalidArgument);
+  for (const RegionRequest& asked : {RegionRequest{"r", UINT64_MAX, 1}, RegionRequest{"r", 1, UINT64_MAX},
+                                     RegionRequest{"r", UINT64_MAX, UINT64_MAX}, RegionRequest{"r", 1, kSize},
+                                     RegionRequest{"r", kSize + 1, 0}, RegionRequest{"r", 0, std::nullopt}}) {
+    EXPECT_EQ(memory_.Find(asked, "t").status().code(), StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(memory_.Find({"r", kSize, 0}, "t").ok());
   EXPECT_EQ(memory_.Find({"other", 0, 1}, "t").status().code(), StatusCode::kNotFound);

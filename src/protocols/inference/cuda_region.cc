@@ -18,7 +18,7 @@ class AsideSink final : public ResponseSink {
   AsideSink(ResponseSink* sink, ElasticThreads& copies) : sink_(sink), copies_(copies) {}
 
   void Respond(std::optional<InferenceResponse> response, bool final) override {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     // std::function must be copyable, so what is moved travels in a shared pointer.
     auto late = std::make_shared<std::optional<InferenceResponse>>(std::move(response));
     copies_.Run([this, late, final] {
@@ -69,12 +69,12 @@ Status CudaRegion::Write(uint64_t offset, const Buffer& from) const {
   return status.ok() ? status : Named(status);
 }
 
-DeviceDetour& DeviceDetour::Of(InferenceRequest& request, ElasticThreads& copies) {
-  if (request.detour == nullptr) request.detour.reset(new DeviceDetour(copies));
-  return static_cast<DeviceDetour&>(*request.detour);
+DevicePreparation& DevicePreparation::Of(InferenceRequest& request, ElasticThreads& copies) {
+  if (request.preparation == nullptr) request.preparation.reset(new DevicePreparation(copies));
+  return static_cast<DevicePreparation&>(*request.preparation);
 }
 
-void DeviceDetour::Take(std::unique_ptr<InferenceRequest> request) {
+void DevicePreparation::Take(std::unique_ptr<InferenceRequest> request) {
   if (outputs_) request->sink = new AsideSink(request->sink, copies_);
   // The thread that brought it is not the one that could run it.
   request->here = false;

@@ -44,10 +44,10 @@ class CudaRegion final : public ClientRegion {
 };
 
 // What is done aside for one request.
-class DeviceDetour final : public RequestDetour {
+class DevicePreparation final : public AsyncPreparation {
  public:
   // That of `request`, which gets one if it has none. `copies` outlives the request.
-  static DeviceDetour& Of(InferenceRequest& request, ElasticThreads& copies);
+  static DevicePreparation& Of(InferenceRequest& request, ElasticThreads& copies);
 
   // Input `index`, whose memory is there, is to be filled from the region.
   void AddInput(size_t index, RegionPart part) { inputs_.push_back({index, std::move(part)}); }
@@ -61,7 +61,7 @@ class DeviceDetour final : public RequestDetour {
     size_t index;
     RegionPart part;
   };
-  explicit DeviceDetour(ElasticThreads& copies) : copies_(copies) {}
+  explicit DevicePreparation(ElasticThreads& copies) : copies_(copies) {}
 
   std::vector<Input> inputs_;
   bool outputs_ = false;

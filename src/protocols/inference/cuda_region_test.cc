@@ -83,7 +83,7 @@ class Waiting final : public ResponseSink {
   std::promise<InferenceResponse> answer_;
 };
 
-class DeviceDetourTest : public testing::Test {
+class DevicePreparationTest : public testing::Test {
  protected:
   // With an input of so many bytes of the region, or without: "text".
   std::unique_ptr<InferenceRequest> Request(Servable& servable, Waiting& sink,
@@ -109,18 +109,18 @@ class DeviceDetourTest : public testing::Test {
   ElasticThreads copies_{{.name = "copies", .most = 1}};
 };
 
-TEST_F(DeviceDetourTest, InputsComeBeforeTheServableSeesThem) {
+TEST_F(DevicePreparationTest, InputsComeBeforeTheServableSeesThem) {
   Echo echo;
   Waiting sink;
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
   auto request = Request(echo, sink, RegionPart{region, 2, 3});
   ASSERT_TRUE(filled_.ok());
-  ASSERT_NE(request->detour, nullptr);
+  ASSERT_NE(request->preparation, nullptr);
   echo.Begin(std::move(request));
   EXPECT_EQ(sink.Wait().outputs[0].data.text(), "234");
 }
 
-TEST_F(DeviceDetourTest, WhatFailsRefusesTheRequest) {
+TEST_F(DevicePreparationTest, WhatFailsRefusesTheRequest) {
   Echo echo;
   Waiting sink;
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
@@ -130,24 +130,24 @@ TEST_F(DeviceDetourTest, WhatFailsRefusesTheRequest) {
   EXPECT_TRUE(echo.order.empty());
 }
 
-TEST_F(DeviceDetourTest, ResponsesGoThroughTheThreadOfCopies) {
+TEST_F(DevicePreparationTest, ResponsesGoThroughTheThreadOfCopies) {
   Echo echo;
   Waiting sink;
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
   OutputPlan plan;
-  plan.wishes.push_back({.name = "OUT"});
-  plan.wishes[0].part = {region, 5, 4};
+  plan.asked_outputs.push_back({.name = "OUT"});
+  plan.asked_outputs[0].part = {region, 5, 4};
   auto request = Request(echo, sink, std::nullopt);
-  EXPECT_EQ(request->detour, nullptr);
+  EXPECT_EQ(request->preparation, nullptr);
   ASSERT_TRUE(plan.Prepare(echo.info(), *request).ok());
-  ASSERT_NE(request->detour, nullptr);
+  ASSERT_NE(request->preparation, nullptr);
   echo.Begin(std::move(request));
   InferenceResponse answer = sink.Wait();
   ASSERT_TRUE(plan.Apply(answer.outputs).ok());
   EXPECT_EQ(region->bytes(), "01234text9");
 }
 
-TEST_F(DeviceDetourTest, RequestsKeepTheirOrder) {
+TEST_F(DevicePreparationTest, RequestsKeepTheirOrder) {
   Echo echo;
   Waiting first;
   Waiting second;
@@ -156,7 +156,7 @@ TEST_F(DeviceDetourTest, RequestsKeepTheirOrder) {
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
   echo.Begin(Request(echo, first, RegionPart{region, 0, 1}));
   auto request = Request(echo, second, std::nullopt);
-  DeviceDetour::Of(*request, copies_);
+  DevicePreparation::Of(*request, copies_);
   echo.Begin(std::move(request));
   EXPECT_TRUE(echo.order.empty());
   go.set_value();
@@ -165,7 +165,7 @@ TEST_F(DeviceDetourTest, RequestsKeepTheirOrder) {
   EXPECT_THAT(echo.order, ElementsAre("0", "text"));
 }
 
-TEST_F(DeviceDetourTest, GraphsHaveNoTensorsThere) {
+TEST_F(DevicePreparationTest, GraphsHaveNoTensorsThere) {
   Echo graph(ServableKind::kGraph);
   Waiting sink;
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
@@ -173,8 +173,8 @@ TEST_F(DeviceDetourTest, GraphsHaveNoTensorsThere) {
   EXPECT_EQ(filled_.message(), "inputs of graph 'echo' cannot lie in CUDA shared memory");
   request->sink = nullptr;
   OutputPlan plan;
-  plan.wishes.push_back({.name = "OUT"});
-  plan.wishes[0].part = {region, 0, 4};
+  plan.asked_outputs.push_back({.name = "OUT"});
+  plan.asked_outputs[0].part = {region, 0, 4};
   InferenceRequest asked;
   EXPECT_EQ(plan.Prepare(graph.info(), asked).message(),
             "outputs of graph 'echo' cannot lie in CUDA shared memory");

@@ -38,7 +38,7 @@ void GrpcInference::Answer(InferenceResponse response, bool last) {
     BRAID_ASSIGN_OR_RETURN(message, Write(response));
     return OkStatus();
   });
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   if (status.ok()) {
     SendAndFinish(std::move(message));
   } else {

@@ -36,7 +36,7 @@ Status InputMemory::FillLater(const ServableInfo& info, size_t input, InferenceR
   const RegionPart& part = inputs_[input].region;
   if (info.kind == ServableKind::kGraph)
     return UnsupportedError("inputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
-  DeviceDetour::Of(request, *part.region->copies()).AddInput(input, part);
+  DevicePreparation::Of(request, *part.region->copies()).AddInput(input, part);
   return OkStatus();
 }
 

@@ -35,7 +35,7 @@ class InputMemory {
 
   // Gives all inputs of `request` their memory, and calls Status write(input, to) for each that lies in no
   // region; `to` is null where it has no bytes. `info` and `allocator` are the servable's. REQUIRES: as many
-  // inputs were added as the request has. What lies on a device comes when the request begins (InferenceRequest::detour).
+  // inputs were added as the request has. What lies on a device comes when the request begins (InferenceRequest::preparation).
   // Errors: those of the allocator, of ClientRegion::Read() and of
   // write(); INVALID_ARGUMENT for a request to a graph with regions and with more inputs than the graph has
   // streams; UNSUPPORTED for one to a graph with a region on a device.

@@ -5,50 +5,50 @@
 
 namespace braid {
 
-const OutputWish* OutputPlan::Find(std::string_view name) const {
-  for (const OutputWish& wish : wishes) {
-    if (wish.name == name) return &wish;
+const OutputRequest* OutputPlan::Find(std::string_view name) const {
+  for (const OutputRequest& asked : asked_outputs) {
+    if (asked.name == name) return &asked;
   }
   return nullptr;
 }
 
-Status OutputPlan::Add(const ServableInfo& info, const ClientRegions& regions, const RegionWish& region,
-                       OutputWish wish) {
+Status OutputPlan::Add(const ServableInfo& info, const ClientRegions& regions, const RegionRequest& region,
+                       OutputRequest asked) {
   if (region.region) {
-    if (wish.classes > 0) {
+    if (asked.classes > 0) {
       return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'");
     }
-    BRAID_ASSIGN_OR_RETURN(wish.part, regions.Find(region, wish.name));
+    BRAID_ASSIGN_OR_RETURN(asked.part, regions.Find(region, asked.name));
   }
-  if (wish.classes > 0) {
-    if (const TensorSpec* spec = info.FindOutput(wish.name)) wish.spec = *spec;
+  if (asked.classes > 0) {
+    if (const TensorSpec* spec = info.FindOutput(asked.name)) asked.spec = *spec;
   }
-  wishes.push_back(std::move(wish));
+  asked_outputs.push_back(std::move(asked));
   return OkStatus();
 }
 
 Status OutputPlan::Prepare(const ServableInfo& info, InferenceRequest& request) const {
-  for (const OutputWish& wish : wishes) {
-    ElasticThreads* const copies = wish.part.region ? wish.part.region->copies() : nullptr;
+  for (const OutputRequest& asked : asked_outputs) {
+    ElasticThreads* const copies = asked.part.region ? asked.part.region->copies() : nullptr;
     if (copies == nullptr) continue;
     if (info.kind == ServableKind::kGraph)
       return UnsupportedError("outputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
-    DeviceDetour::Of(request, *copies).AddOutputs();
+    DevicePreparation::Of(request, *copies).AddOutputs();
     break;
   }
   return OkStatus();
 }
 
 Status OutputPlan::Apply(std::vector<Tensor>& outputs) const {
-  if (wishes.empty()) return OkStatus();
+  if (asked_outputs.empty()) return OkStatus();
   for (Tensor& output : outputs) {
-    const OutputWish* wish = Find(output.name);
-    if (wish == nullptr) continue;
-    if (wish->classes > 0) {
-      const TensorSpec* spec = wish->spec.name.empty() ? nullptr : &wish->spec;
-      BRAID_ASSIGN_OR_RETURN(output, Classify(output, wish->classes, batching, spec));
+    const OutputRequest* asked = Find(output.name);
+    if (asked == nullptr) continue;
+    if (asked->classes > 0) {
+      const TensorSpec* spec = asked->spec.name.empty() ? nullptr : &asked->spec;
+      BRAID_ASSIGN_OR_RETURN(output, Classify(output, asked->classes, batching, spec));
     }
-    if (wish->part.region) BRAID_RETURN_IF_ERROR(PutOutput(wish->part, output));
+    if (asked->part.region) BRAID_RETURN_IF_ERROR(PutOutput(asked->part, output));
   }
   return OkStatus();
 }

@@ -14,7 +14,7 @@
 
 namespace braid {
 
-struct OutputWish {
+struct OutputRequest {
   std::string name;
   bool binary = false;   // of HTTP: behind the JSON part
   uint32_t classes = 0;  // how many of the best; 0: the values themselves
@@ -25,15 +25,15 @@ struct OutputWish {
 
 struct OutputPlan {
   bool batching = false;  // whether the first dimension counts rows
-  std::vector<OutputWish> wishes;
+  std::vector<OutputRequest> asked_outputs;
 
   // Null for an output of which nothing was said.
-  const OutputWish* Find(std::string_view name) const;
+  const OutputRequest* Find(std::string_view name) const;
 
-  // Adds a wish, with `region` and its labels. Errors: INVALID_ARGUMENT for classes in a region, and those of
+  // Adds an output, with `region` and its labels. Errors: INVALID_ARGUMENT for classes in a region, and those of
   // ClientRegions::Find().
-  Status Add(const ServableInfo& info, const ClientRegions& regions, const RegionWish& region,
-             OutputWish wish);
+  Status Add(const ServableInfo& info, const ClientRegions& regions, const RegionRequest& region,
+             OutputRequest asked);
   // Takes the responses of `request` to where outputs can be written into regions on devices, if any are to be.
   // Errors: UNSUPPORTED for a request to a graph.
   Status Prepare(const ServableInfo& info, InferenceRequest& request) const;

@@ -361,9 +361,9 @@ TEST_F(GraphServers, RestSendsOutputs) {
   const std::string expected =
       R"({"model_name":"graph","model_version":"1","outputs":[{"name":"out","datatype":"a \"type\"",)"
       R"("shape":[9],"parameters":{"binary_data_size":7}}]})";
-  for (const char* wish : {R"({"inputs":[],"outputs":[{"name":"out","parameters":{"binary_data":true}}]})",
-                           R"({"inputs":[],"parameters":{"binary_data_output":true}})"}) {
-    const TestResponse answer = Post(wish);
+  for (const char* asked : {R"({"inputs":[],"outputs":[{"name":"out","parameters":{"binary_data":true}}]})",
+                            R"({"inputs":[],"parameters":{"binary_data_output":true}})"}) {
+    const TestResponse answer = Post(asked);
     EXPECT_EQ(answer.status, 200);
     EXPECT_EQ(answer.body, expected + "1234567");
     EXPECT_EQ(answer.header("Inference-Header-Content-Length"), std::to_string(expected.size()));

@@ -8,7 +8,7 @@ namespace braid {
 
 // Rights to the API model-repository; to inference too where the configuration comes with the request, since the model that
 // it makes can be asked in place of those that it uses.
-ModelRights RightsToLoad(const Permit& permit, const LoadRequest& request);
-ModelRights RightsToUnload(const Permit& permit);
+ModelRights RightsToLoad(const Authorization& authorization, const LoadRequest& request);
+ModelRights RightsToUnload(const Authorization& authorization);
 
 }  // namespace braid

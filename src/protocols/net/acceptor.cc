@@ -35,7 +35,7 @@ void Acceptor::OnEvents(uint32_t) {
   GuardedOrReport("accepting connections", [&] { all = TakeAll(); });
   if (all) return;
   // No event tells of those that wait already.
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   pause_ = loop().At(SteadyNowNs() + kPauseNs, [self = shared_from_this()] {
     self->pause_.reset();
     self->OnEvents(0);

@@ -89,7 +89,7 @@ void EventLoop::Unwatch(int fd) {
   const auto found = entries_.find(fd);
   if (found == entries_.end()) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   found->second->watcher = nullptr;
   unwatched_.push_back(std::move(found->second));
   entries_.erase(found);

@@ -61,11 +61,12 @@ Status NotServed(const Catalog&, const Request& request, Response&) {
 
 template <class Request, class Response>
 Result<EncodedMessage> AnswerTyped(Status (*function)(const Catalog&, const Request&, Response&),
-                                   const Catalog& catalog, const Permit& permit, const GrpcMessage& message) {
+                                   const Catalog& catalog, const Authorization& authorization,
+                                   const GrpcMessage& message) {
   Request request;
   BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
   if constexpr (requires { request.model_spec(); }) {
-    BRAID_RETURN_IF_ERROR(permit.Check(request.model_spec().name()));
+    BRAID_RETURN_IF_ERROR(authorization.Check(request.model_spec().name()));
   }
   Response response;
   BRAID_RETURN_IF_ERROR(function(catalog, request, response));
@@ -73,8 +74,9 @@ Result<EncodedMessage> AnswerTyped(Status (*function)(const Catalog&, const Requ
 }
 
 template <auto Function>
-Result<EncodedMessage> Answer(TfsServices& tfs, const Permit& permit, const GrpcMessage& message) {
-  return AnswerTyped(Function, tfs.context().catalog, permit, message);
+Result<EncodedMessage> Answer(TfsServices& tfs, const Authorization& authorization,
+                              const GrpcMessage& message) {
+  return AnswerTyped(Function, tfs.context().catalog, authorization, message);
 }
 
 template <auto Function>

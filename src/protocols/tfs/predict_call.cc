@@ -15,7 +15,7 @@ Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedPredictRequest parsed;
   BRAID_RETURN_IF_ERROR(ParsePredictRequest(segments, parsed));
   if (!parsed.model.present) return FaultError(Fault::kModelSpecMissing);
-  BRAID_RETURN_IF_ERROR(permit().Check(parsed.model.name));
+  BRAID_RETURN_IF_ERROR(authorization().Check(parsed.model.name));
   BRAID_ASSIGN_OR_RETURN(request.model_version, CatalogVersion(parsed.model.version));
   BRAID_ASSIGN_OR_RETURN(request.servable,
                          FindForPredict(thread().catalog(), parsed.model.name, request.model_version));

@@ -48,30 +48,30 @@ class FakeStateStore final : public StateStore {
     Do([this, name, identity, step, done = std::move(done)](bool away) {
       if (away) return done(UnavailableError("it is away"));
       const auto found = records.find(name.id);
-      const SequenceTenure& tenure = step.tenure;
-      if (tenure.epoch != 0) {
+      const OwnershipLease& lease = step.lease;
+      if (lease.epoch != 0) {
         if (found == records.end()) return done(Written{Verdict::kMissing, 0});
-        if (found->second.epoch != tenure.epoch) return done(Written{Verdict::kFenced, 0});
-        if (!step.takes_back && found->second.life == tenure.life && found->second.steps > tenure.steps)
-          return done(Written{Verdict::kAccepted, tenure.epoch});
-      } else if (found != records.end() && found->second.begun && found->second.life != tenure.life) {
+        if (found->second.epoch != lease.epoch) return done(Written{Verdict::kFenced, 0});
+        if (!step.takes_back && found->second.life == lease.life && found->second.steps > lease.steps)
+          return done(Written{Verdict::kAccepted, lease.epoch});
+      } else if (found != records.end() && found->second.begun && found->second.life != lease.life) {
         return done(Written{Verdict::kFenced, 0});
       }
       Record& record = records[name.id];
-      if (tenure.epoch == 0 && record.life != tenure.life) record.epoch = ++last_epoch;
-      record = {record.epoch, tenure.life, tenure.steps, identity, *step.states};
+      if (lease.epoch == 0 && record.life != lease.life) record.epoch = ++last_epoch;
+      record = {record.epoch, lease.life, lease.steps, identity, *step.states};
       ++writes;
       done(Written{Verdict::kAccepted, record.epoch});
     });
   }
-  void End(const Name& name, const SequenceTenure& tenure, WrittenDone done) override {
-    Do([this, name, tenure, done = std::move(done)](bool away) {
+  void End(const Name& name, const OwnershipLease& lease, WrittenDone done) override {
+    Do([this, name, lease, done = std::move(done)](bool away) {
       if (away) return done(UnavailableError("it is away"));
       const auto found = records.find(name.id);
       if (found == records.end()) {
-        return done(Written{tenure.epoch == 0 ? Verdict::kAccepted : Verdict::kMissing, 0});
+        return done(Written{lease.epoch == 0 ? Verdict::kAccepted : Verdict::kMissing, 0});
       }
-      if (tenure.epoch != 0 && found->second.epoch != tenure.epoch) return done(Written{Verdict::kFenced, 0});
+      if (lease.epoch != 0 && found->second.epoch != lease.epoch) return done(Written{Verdict::kFenced, 0});
       records.erase(found);
       done(Written{Verdict::kAccepted, 0});
     });

@@ -89,20 +89,20 @@ Result<int64_t> VersionOf(const ProtocolContext& context, const std::string& tex
   return ParseModelVersion(text, RulesOf(context.catalog));
 }
 
-Status AnswerServerLive(ProtocolContext&, const Permit&, const ServerLiveRequest&,
+Status AnswerServerLive(ProtocolContext&, const Authorization&, const ServerLiveRequest&,
                         ServerLiveResponse& response) {
   response.set_live(true);
   return OkStatus();
 }
 
-Status AnswerServerMetadata(ProtocolContext& context, const Permit&, const ServerMetadataRequest&,
+Status AnswerServerMetadata(ProtocolContext& context, const Authorization&, const ServerMetadataRequest&,
                             ServerMetadataResponse& response) {
   response = ServerMetadata(context);
   return OkStatus();
 }
 
-Status AnswerModelMetadata(ProtocolContext& context, const Permit&, const ModelMetadataRequest& request,
-                           ModelMetadataResponse& response) {
+Status AnswerModelMetadata(ProtocolContext& context, const Authorization&,
+                           const ModelMetadataRequest& request, ModelMetadataResponse& response) {
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(context, request.version()));
   CatalogReader reader(context.catalog);
   BRAID_ASSIGN_OR_RETURN(
@@ -110,7 +110,7 @@ Status AnswerModelMetadata(ProtocolContext& context, const Permit&, const ModelM
   return OkStatus();
 }
 
-Status AnswerModelConfig(ProtocolContext& context, const Permit&, const ModelConfigRequest& request,
+Status AnswerModelConfig(ProtocolContext& context, const Authorization&, const ModelConfigRequest& request,
                          ModelConfigResponse& response) {
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(context, request.version()));
   CatalogReader reader(context.catalog);
@@ -119,8 +119,8 @@ Status AnswerModelConfig(ProtocolContext& context, const Permit&, const ModelCon
   return OkStatus();
 }
 
-Status AnswerModelStatistics(ProtocolContext& context, const Permit&, const ModelStatisticsRequest& request,
-                             ModelStatisticsResponse& response) {
+Status AnswerModelStatistics(ProtocolContext& context, const Authorization&,
+                             const ModelStatisticsRequest& request, ModelStatisticsResponse& response) {
   BRAID_ASSIGN_OR_RETURN(const int64_t version, VersionOf(context, request.version()));
   BRAID_ASSIGN_OR_RETURN(response, ModelStatistics(context.catalog, request.name(), version));
   return OkStatus();
@@ -148,15 +148,15 @@ std::string_view ParameterTypeName(const ModelRepositoryParameter& parameter) {
   }
 }
 
-Status AnswerRepositoryIndex(ProtocolContext& context, const Permit&, const RepositoryIndexRequest& request,
-                             RepositoryIndexResponse& response) {
+Status AnswerRepositoryIndex(ProtocolContext& context, const Authorization&,
+                             const RepositoryIndexRequest& request, RepositoryIndexResponse& response) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
   response = RepositoryIndex(context.catalog, request.ready());
   return OkStatus();
 }
 
 // Both block until the repository is done.
-Status AnswerModelLoad(ProtocolContext& context, const Permit& permit,
+Status AnswerModelLoad(ProtocolContext& context, const Authorization& authorization,
                        const RepositoryModelLoadRequest& request, RepositoryModelLoadResponse&) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
   BRAID_RETURN_IF_ERROR(CheckServing(context));
@@ -173,11 +173,11 @@ Status AnswerModelLoad(ProtocolContext& context, const Permit& permit,
                                   std::string(ParameterTypeName(value)) + "'");
     }
   }
-  load.rights = RightsToLoad(permit, load);
+  load.rights = RightsToLoad(authorization, load);
   return context.control.Load(load);
 }
 
-Status AnswerModelUnload(ProtocolContext& context, const Permit& permit,
+Status AnswerModelUnload(ProtocolContext& context, const Authorization& authorization,
                          const RepositoryModelUnloadRequest& request, RepositoryModelUnloadResponse&) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
   BRAID_RETURN_IF_ERROR(CheckServing(context));
@@ -190,26 +190,27 @@ Status AnswerModelUnload(ProtocolContext& context, const Permit& permit,
     }
     dependents = value.bool_param();
   }
-  return context.control.Unload(request.model_name(), dependents, RightsToUnload(permit));
+  return context.control.Unload(request.model_name(), dependents, RightsToUnload(authorization));
 }
 
 // --- Regions of clients ---
 
 template <ClientSharedMemory::Kind kind, class Request, class Response>
-Status AnswerRegions(ProtocolContext& context, const Permit&, const Request& request, Response& response) {
+Status AnswerRegions(ProtocolContext& context, const Authorization&, const Request& request,
+                     Response& response) {
   BRAID_ASSIGN_OR_RETURN(const auto regions, context.client_memory->List(kind, request.name()));
   for (const RegionInfo& info : regions) WriteRegion(info, (*response.mutable_regions())[info.name]);
   return OkStatus();
 }
 
-Status AnswerRegister(ProtocolContext& context, const Permit&,
+Status AnswerRegister(ProtocolContext& context, const Authorization&,
                       const SystemSharedMemoryRegisterRequest& request, SystemSharedMemoryRegisterResponse&) {
   return context.client_memory->Register(
       {request.name(), request.key(), request.offset(), request.byte_size()});
 }
 
 // Blocks.
-Status AnswerCudaRegister(ProtocolContext& context, const Permit&,
+Status AnswerCudaRegister(ProtocolContext& context, const Authorization&,
                           const CudaSharedMemoryRegisterRequest& request, CudaSharedMemoryRegisterResponse&) {
   RegionInfo info{.name = request.name(), .key = {}, .byte_size = request.byte_size()};
   // Numbers beyond it are those of no device.
@@ -218,7 +219,7 @@ Status AnswerCudaRegister(ProtocolContext& context, const Permit&,
 }
 
 template <ClientSharedMemory::Kind kind, class Request, class Response>
-Status AnswerUnregister(ProtocolContext& context, const Permit&, const Request& request, Response&) {
+Status AnswerUnregister(ProtocolContext& context, const Authorization&, const Request& request, Response&) {
   return context.client_memory->Unregister(kind, request.name());
 }
 
@@ -242,7 +243,7 @@ Status WrongLogKind(std::string_view setting, size_t kind) {
   return InvalidArgumentError("expect " + std::string(kKinds[kind]) + " for '" + std::string(setting) + "'");
 }
 
-Status AnswerLogSettings(ProtocolContext& context, const Permit&, const LogSettingsRequest& request,
+Status AnswerLogSettings(ProtocolContext& context, const Authorization&, const LogSettingsRequest& request,
                          LogSettingsResponse& response) {
   Logger& log = context.log;
   LogChanges changes;
@@ -260,7 +261,7 @@ Status AnswerLogSettings(ProtocolContext& context, const Permit&, const LogSetti
   return OkStatus();
 }
 
-Status AnswerTraceSetting(ProtocolContext& context, const Permit&, const TraceSettingRequest& request,
+Status AnswerTraceSetting(ProtocolContext& context, const Authorization&, const TraceSettingRequest& request,
                           TraceSettingResponse& response) {
   const std::string& model = request.model_name();
   BRAID_RETURN_IF_ERROR(CheckTraceModel(context, model));
@@ -301,32 +302,32 @@ Model ModelOf(const LogSettingsRequest&) { return ""; }
 
 // Reads the message, and whether the client may have it answered.
 template <class Request>
-Status ReadPermitted(const Permit& permit, const GrpcMessage& message, Request& request) {
+Status ReadPermitted(const Authorization& authorization, const GrpcMessage& message, Request& request) {
   BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
   const Model model = ModelOf(request);
-  return model ? permit.Check(*model) : OkStatus();
+  return model ? authorization.Check(*model) : OkStatus();
 }
 
 // `serves`: refused while the server starts or exits, once it is known that the client may ask.
 template <class Request, class Response>
-Result<EncodedMessage> AnswerTyped(Status (*function)(ProtocolContext&, const Permit&, const Request&,
+Result<EncodedMessage> AnswerTyped(Status (*function)(ProtocolContext&, const Authorization&, const Request&,
                                                       Response&),
-                                   bool serves, ProtocolContext& context, const Permit& permit,
+                                   bool serves, ProtocolContext& context, const Authorization& authorization,
                                    const GrpcMessage& message) {
   Request request;
-  BRAID_RETURN_IF_ERROR(ReadPermitted(permit, message, request));
+  BRAID_RETURN_IF_ERROR(ReadPermitted(authorization, message, request));
   if (serves) BRAID_RETURN_IF_ERROR(CheckServing(context));
   Response response;
-  BRAID_RETURN_IF_ERROR(function(context, permit, request, response));
+  BRAID_RETURN_IF_ERROR(function(context, authorization, request, response));
   return WriteGrpcMessage(response);
 }
 
 template <class Request, class Response>
 void AnswerTypedLater(void (*function)(ProtocolContext&, const Request&, Done<Response>),
-                      ProtocolContext& context, const Permit& permit, const GrpcMessage& message,
-                      Method::Done done) {
+                      ProtocolContext& context, const Authorization& authorization,
+                      const GrpcMessage& message, Method::Done done) {
   Request request;
-  if (Status read = ReadPermitted(permit, message, request); !read.ok()) {
+  if (Status read = ReadPermitted(authorization, message, request); !read.ok()) {
     done(std::move(read));
     return;
   }
@@ -342,15 +343,17 @@ constexpr Method LaterEntry(const char* path, Api api) {
           GrpcMethodPlace::kLater,
           false,
           nullptr,
-          [](KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message, Method::Done done) {
-            AnswerTypedLater(function, kserve.context, permit, message, std::move(done));
+          [](KserveGrpc& kserve, const Authorization& authorization, const GrpcMessage& message,
+             Method::Done done) {
+            AnswerTypedLater(function, kserve.context, authorization, message, std::move(done));
           }};
 }
 
 template <auto function, bool serves = false>
 constexpr Method Entry(const char* path, Api api, GrpcMethodPlace place) {
-  return {path, api, place, false, [](KserveGrpc& kserve, const Permit& permit, const GrpcMessage& message) {
-            return AnswerTyped(function, serves, kserve.context, permit, message);
+  return {path, api, place, false,
+          [](KserveGrpc& kserve, const Authorization& authorization, const GrpcMessage& message) {
+            return AnswerTyped(function, serves, kserve.context, authorization, message);
           }};
 }
 

@@ -106,7 +106,7 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
   if (fault.ok()) fault = stream.Push(request);
   servable.api_counters().CountRequest(kApiCall, fault.ok());
   if (!fault.ok()) {
-    const PatientAllocation patience;
+    const RetryingAllocation retrying;
     fault = fault.WithMessage(std::string(fault.message()).append(ending));
     Send({EncodeStreamError(id, fault.message(), nullptr, true), fault});
   }
@@ -121,7 +121,7 @@ void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, Inference
 }
 
 void GrpcGraphStream::Send(GrpcStreamCall::Outgoing outgoing) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   GrpcStreamCall::Next next;
   {
     MutexLock lock(call_.mutex_);
@@ -160,7 +160,7 @@ void GrpcGraphStream::OnWantsInput() {
 }
 
 void GrpcGraphStream::End(Status status) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   std::shared_ptr<Servable> servable;
   std::shared_ptr<GrpcStreamCall> share;
   {

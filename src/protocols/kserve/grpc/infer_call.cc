@@ -12,7 +12,7 @@ GrpcInferCall::GrpcInferCall(Setup setup, KserveThread& thread)
 Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
   ParsedRequest& parsed = kserve_.parsed;
   BRAID_RETURN_IF_ERROR(ParseInferRequest(segments, parsed));
-  BRAID_RETURN_IF_ERROR(FindServable(kserve_, permit(), ApiMethod::kModelInfer, request));
+  BRAID_RETURN_IF_ERROR(FindServable(kserve_, authorization(), ApiMethod::kModelInfer, request));
   Servable& servable = request.servable->get();
   if (servable.info().decoupled) {
     return UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy");
@@ -21,8 +21,8 @@ Status GrpcInferCall::Read(WireSegments segments, InferenceRequest& request) {
   BRAID_RETURN_IF_ERROR(kserve_.context().grpc_headers.Append(head(), forwarded));
   BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, parsed, servable, {forwarded, sequence},
-                               {*kserve_.context().client_memory, permit(), servable.info().name}, request,
-                               answer_);
+                               {*kserve_.context().client_memory, authorization(), servable.info().name},
+                               request, answer_);
 }
 
 Result<EncodedMessage> GrpcInferCall::Write(InferenceResponse& response) {

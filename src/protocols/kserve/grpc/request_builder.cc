@@ -78,7 +78,7 @@ Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& r
         "'triton_' are allowed: " +
         std::string(kEmptyFinalResponse));
   }
-  // A wish of HTTP clients only; it says nothing here and is never the model's.
+  // HTTP clients alone ask for it; it says nothing here and is never the model's.
   if (key == "binary_data_output") return OkStatus();
   if (auto* flag = std::get_if<bool>(&value)) {
     request.parameters.emplace_back(std::move(key), *flag);
@@ -176,10 +176,10 @@ class InputBuilder {
     } else if (tensor.type == DataType::kInvalid) {
       return InvalidArgumentError("invalid datatype for input " + Shortened(input.name));
     }
-    BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
-    if (wish.region) {
+    BRAID_ASSIGN_OR_RETURN(const RegionRequest asked, FindRegionRequest(input.parameters));
+    if (asked.region) {
       if (input.contents.present()) return NoContents("shared memory", input);
-      BRAID_ASSIGN_OR_RETURN(RegionPart part, regions_.Find(wish, input.name));
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, regions_.Find(asked, input.name));
       memory_.AddRegion(std::move(part));
       return OkStatus();
     }
@@ -238,7 +238,7 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
                    InferenceRequest& request, AnswerOptions& answer) {
   request.requested_outputs.reserve(parsed.outputs.size());
   for (ParsedOutput& output : parsed.outputs) {
-    BRAID_ASSIGN_OR_RETURN(const RegionWish region, FindRegionWish(output.parameters));
+    BRAID_ASSIGN_OR_RETURN(const RegionRequest region, FindRegionRequest(output.parameters));
     int64_t classes = 0;
     if (const WireParameter* value = FindParameter(output.parameters, "classification")) {
       const auto* k = std::get_if<int64_t>(value);
@@ -247,8 +247,8 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
       classes = std::min<int64_t>(*k, std::numeric_limits<uint32_t>::max());
     }
     if (region.region || classes > 0) {
-      OutputWish wish{.name = output.name, .classes = static_cast<uint32_t>(classes)};
-      BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, regions, region, std::move(wish)));
+      OutputRequest asked{.name = output.name, .classes = static_cast<uint32_t>(classes)};
+      BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, regions, region, std::move(asked)));
     }
     // A graph sends what it makes.
     if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
@@ -271,8 +271,8 @@ Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rul
                            "' (details: not a number), version should be an integral value > 0"));
 }
 
-Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
-  RegionWish wish;
+Result<RegionRequest> FindRegionRequest(const WireParameters& parameters) {
+  RegionRequest asked;
   const auto number = [&](std::string_view key) -> Result<std::optional<uint64_t>> {
     const WireParameter* value = FindParameter(parameters, key);
     if (value == nullptr) return std::optional<uint64_t>();
@@ -283,14 +283,14 @@ Result<RegionWish> FindRegionWish(const WireParameters& parameters) {
     return std::optional<uint64_t>(static_cast<uint64_t>(*size));
   };
   const WireParameter* region = FindParameter(parameters, "shared_memory_region");
-  if (region == nullptr) return wish;
+  if (region == nullptr) return asked;
   const auto* name = std::get_if<std::string>(region);
   if (name == nullptr) return WrongType("shared_memory_region", "string_param");
-  wish.region = *name;
+  asked.region = *name;
   BRAID_ASSIGN_OR_RETURN(const auto offset, number("shared_memory_offset"));
-  wish.offset = offset.value_or(0);
-  BRAID_ASSIGN_OR_RETURN(wish.byte_size, number("shared_memory_byte_size"));
-  return wish;
+  asked.offset = offset.value_or(0);
+  BRAID_ASSIGN_OR_RETURN(asked.byte_size, number("shared_memory_byte_size"));
+  return asked;
 }
 
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,

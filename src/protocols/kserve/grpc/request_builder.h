@@ -34,7 +34,7 @@ struct RequestHeaders {
 Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rules);
 
 // What a tensor's parameters say of regions. Errors: INVALID_ARGUMENT for values of a wrong kind.
-Result<RegionWish> FindRegionWish(const WireParameters& parameters);
+Result<RegionRequest> FindRegionRequest(const WireParameters& parameters);
 
 // Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
 // `parsed`. The bytes of all inputs are copied once, from the message or from `regions`, into memory of

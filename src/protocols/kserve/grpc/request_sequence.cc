@@ -39,8 +39,8 @@ std::optional<uint64_t> ReadContents(WireSegments segments, const ParsedContents
 
 Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size,
                                            const ClientRegions& regions) {
-  BRAID_ASSIGN_OR_RETURN(const RegionWish wish, FindRegionWish(input.parameters));
-  BRAID_ASSIGN_OR_RETURN(const RegionPart part, regions.Find(wish, input.name));
+  BRAID_ASSIGN_OR_RETURN(const RegionRequest asked, FindRegionRequest(input.parameters));
+  BRAID_ASSIGN_OR_RETURN(const RegionPart part, regions.Find(asked, input.name));
   if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
   if (part.region->copies() != nullptr)
     return UnsupportedError("input '" + Shortened(input.name) +

@@ -80,8 +80,8 @@ std::string RegionFields(const RegionPart& part) {
 
 void WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor, const OutputPlan* plan) {
   std::string parameters;
-  if (const OutputWish* wish = plan != nullptr ? plan->Find(tensor.name) : nullptr) {
-    if (wish->part.region) parameters = RegionFields(wish->part);
+  if (const OutputRequest* asked = plan != nullptr ? plan->Find(tensor.name) : nullptr) {
+    if (asked->part.region) parameters = RegionFields(asked->part);
   }
   size_t shape_size = 0;
   for (int64_t dimension : tensor.shape) shape_size += VarintSize(static_cast<uint64_t>(dimension));

@@ -16,10 +16,11 @@ std::vector<std::string> KserveGrpc::ServiceNames() const {
   return {"inference.GRPCInferenceService", "grpc.health.v1.Health"};
 }
 
-Status FindServable(KserveThread& thread, const Permit& permit, ApiMethod method, InferenceRequest& request) {
+Status FindServable(KserveThread& thread, const Authorization& authorization, ApiMethod method,
+                    InferenceRequest& request) {
   const Catalog& catalog = thread.context().catalog;
   const ParsedRequest& parsed = thread.parsed;
-  BRAID_RETURN_IF_ERROR(permit.Check(parsed.model_name));
+  BRAID_RETURN_IF_ERROR(authorization.Check(parsed.model_name));
   BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(parsed.model_version, RulesOf(catalog)));
   auto found = thread.thread.catalog().Find(parsed.model_name, request.model_version);
   if (!found.ok()) return InferNotFound(found.status());

@@ -46,7 +46,8 @@ struct KserveThread final : GrpcProtocol::ThreadState {
 };
 
 // Finds the servable that the parsed request names, for `request`, which is counted as a call of `method`
-// where that servable counts calls. Errors: those of the permit, of ParseModelVersion() and InferNotFound().
-Status FindServable(KserveThread& thread, const Permit& permit, ApiMethod method, InferenceRequest& request);
+// where that servable counts calls. Errors: those of the authorization, of ParseModelVersion() and InferNotFound().
+Status FindServable(KserveThread& thread, const Authorization& authorization, ApiMethod method,
+                    InferenceRequest& request);
 
 }  // namespace braid

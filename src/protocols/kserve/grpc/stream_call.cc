@@ -134,7 +134,7 @@ void GrpcStreamCall::OnMessage(GrpcMessage message) {
     const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
     if (!told) EndWith(fault);
   }
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Next next;
   {
     MutexLock lock(mutex_);
@@ -209,10 +209,10 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
 
 // What was sent later does not overtake what is copied from a device first.
 void GrpcStreamCall::KeepOrder(InferenceRequest& request) {
-  if (request.detour != nullptr) {
-    detours_ = true;
-  } else if (detours_) {
-    DeviceDetour::Of(request, kserve_.context().client_memory->copies());
+  if (request.preparation != nullptr) {
+    preparations_ = true;
+  } else if (preparations_) {
+    DevicePreparation::Of(request, kserve_.context().client_memory->copies());
   }
 }
 
@@ -226,7 +226,7 @@ void GrpcStreamCall::EndWith(const Status& status) {
 }
 
 void GrpcStreamCall::EndWithFault(const Status& status) noexcept {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   GuardedOrReport("gRPC stream", [&] {
     EndWith(status);
     Advance();
@@ -251,7 +251,7 @@ Status GrpcStreamCall::FindServable(WireSegments segments, InferenceRequest& req
   sink.answer.request_id = kserve_.parsed.id;
   BRAID_RETURN_IF_ERROR(parsed);
   BRAID_RETURN_IF_ERROR(kserve_.thread.state().CheckServing());
-  return braid::FindServable(kserve_, permit(), ApiMethod::kModelInferStream, request);
+  return braid::FindServable(kserve_, authorization(), ApiMethod::kModelInferStream, request);
 }
 
 Status GrpcStreamCall::Build(WireSegments segments, InferenceRequest& request, Sink& sink) {
@@ -268,12 +268,12 @@ Status GrpcStreamCall::BuildRequest(WireSegments segments, Servable& servable, I
                                     AnswerOptions& answer) {
   BRAID_ASSIGN_OR_RETURN(const std::string_view sequence, SequenceHeader(servable.info(), head()));
   return BuildInferenceRequest(segments, kserve_.parsed, servable, {forwarded_, sequence},
-                               {*kserve_.context().client_memory, permit(), servable.info().name}, request,
-                               answer);
+                               {*kserve_.context().client_memory, authorization(), servable.info().name},
+                               request, answer);
 }
 
 void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Outgoing outgoing{EncodeStreamError(id, status.message(), nullptr, true), status};
   Next next;
   {
@@ -289,7 +289,7 @@ void GrpcStreamCall::Refuse(const Status& status, const std::string& id) {
 }
 
 void GrpcStreamCall::SendAnswer(Sink& sink, Outgoing outgoing, bool answers) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Next next;
   {
     MutexLock lock(mutex_);
@@ -358,7 +358,7 @@ bool GrpcStreamCall::CutOffLocked(Next& next) {
 }
 
 void GrpcStreamCall::EndLocked(const Status& status) {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   if (std::exchange(ended_, true)) return;
   PushEnd(status);
 }
@@ -414,7 +414,7 @@ void GrpcStreamCall::Run(Next& next) {
 }
 
 void GrpcStreamCall::Advance() {
-  const PatientAllocation patience;
+  const RetryingAllocation retrying;
   Next next;
   {
     MutexLock lock(mutex_);

@@ -130,7 +130,7 @@ class GrpcStreamCall final : public GrpcCall {
   bool grpc_errors_ = false;
   // Of the I/O thread.
   bool first_message_ = true;  // none was read yet
-  bool detours_ = false;       // a request before has taken one, so all take it
+  bool preparations_ = false;  // a request before has taken one, so all take it
 
   Mutex mutex_;
   // Null unless the first message has begun a conversation; set by the I/O thread.

@@ -72,7 +72,7 @@ Status InferCall::Read(std::string_view front, size_t rest, std::vector<std::spa
   BRAID_ASSIGN_OR_RETURN(sequence_header_, SequenceHeader(info, exchange().head()));
   const ClientRegions regions = body_.client_memory == nullptr
                                     ? ClientRegions()
-                                    : ClientRegions(*body_.client_memory, body_.permit, info.name);
+                                    : ClientRegions(*body_.client_memory, body_.authorization, info.name);
   const HttpInferTarget target{info, servable().input_allocator(), body_.max_input_bytes, regions,
                                sequence_header_};
   HttpInferRequest read{request, {}, {}, {}};

@@ -20,7 +20,7 @@ class InferCall final : public HttpInference {
     size_t max_input_bytes = 0;
     // Of the server; used while the body is read. Null: there are no regions.
     const ClientSharedMemory* client_memory = nullptr;
-    Permit permit = {};  // of the request, for regions
+    Authorization authorization = {};  // of the request, for regions
   };
   InferCall(Setup setup, Body body) : HttpInference(std::move(setup)), body_(std::move(body)) {}
 

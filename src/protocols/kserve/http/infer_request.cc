@@ -107,11 +107,11 @@ class RequestReader {
     BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("outputs", value, kMaxJsonTensors));
     for (element item : array) {
       BRAID_ASSIGN_OR_RETURN(auto object, JsonObject("outputs", item, kMaxJsonKeys));
-      OutputWish choice;
+      OutputRequest choice;
       choice.binary = out_.format.binary_default;
       bool has_name = false;
       bool has_binary = false;
-      RegionWish wish;
+      RegionRequest asked;
       for (auto field : object) {
         if (field.key == "name") {
           BRAID_ASSIGN_OR_RETURN(choice.name, JsonString("name", field.value));
@@ -127,18 +127,18 @@ class RequestReader {
               choice.classes =
                   static_cast<uint32_t>(std::min<uint64_t>(k, std::numeric_limits<uint32_t>::max()));
             } else {
-              BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
+              BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, asked));
             }
           }
         }
       }
       if (!has_name) return MissingMember("name");
-      if (wish.region && choice.classes == 0 && has_binary) {
+      if (asked.region && choice.classes == 0 && has_binary) {
         return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
       }
       // A graph sends what it makes.
       if (!graph_) out_.request.requested_outputs.push_back(choice.name);
-      BRAID_RETURN_IF_ERROR(out_.format.plan.Add(target_.info, target_.regions, wish, std::move(choice)));
+      BRAID_RETURN_IF_ERROR(out_.format.plan.Add(target_.info, target_.regions, asked, std::move(choice)));
     }
     AskForSequenceId(target_.info, out_.request);
     return out_.format.plan.Prepare(target_.info, out_.request);
@@ -184,7 +184,7 @@ class RequestReader {
     bool has_name = false;
     bool has_shape = false;
     bool has_data = false;
-    RegionWish wish;
+    RegionRequest asked;
     std::optional<uint64_t> too_large;
     for (auto field : *object) {
       if (field.key == "name") {
@@ -206,7 +206,7 @@ class RequestReader {
             if (!size.ok()) return rules_.WithDetails(Fault::kRestBinaryDataSizeInvalid, size.status());
             binary_size = *size;
           } else {
-            BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, wish));
+            BRAID_RETURN_IF_ERROR(ReadRegionParameter(parameter, asked));
           }
         }
       }
@@ -224,10 +224,10 @@ class RequestReader {
     }
     plan.has_data = has_data;
 
-    if (rules_.data_may_be_missing && !has_data && !binary_size && !wish.region) {
+    if (rules_.data_may_be_missing && !has_data && !binary_size && !asked.region) {
       BRAID_ASSIGN_OR_RETURN(binary_size, ImpliedBinarySize(tensor, binary_left_, only_input_));
     }
-    const int sources = int{has_data} + int{binary_size.has_value()} + int{wish.region.has_value()};
+    const int sources = int{has_data} + int{binary_size.has_value()} + int{asked.region.has_value()};
     if (sources > 1 || (sources == 0 && !rules_.data_may_be_missing)) {
       std::string text =
           "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
@@ -243,9 +243,9 @@ class RequestReader {
       }
       return rules_.WithDetails(Fault::kRestContentsFieldNotEmpty, InvalidArgumentError(std::move(text)));
     }
-    if (wish.region) {
+    if (asked.region) {
       plan.source = PlannedInput::Source::kRegion;
-      BRAID_ASSIGN_OR_RETURN(RegionPart part, target_.regions.Find(wish, tensor.name));
+      BRAID_ASSIGN_OR_RETURN(RegionPart part, target_.regions.Find(asked, tensor.name));
       memory_.AddRegion(std::move(part));
     } else {
       size_t bytes = 0;
@@ -263,14 +263,14 @@ class RequestReader {
   }
 
   // Takes what a tensor's parameters say of regions.
-  static Status ReadRegionParameter(const simdjson::dom::key_value_pair& parameter, RegionWish& wish) {
+  static Status ReadRegionParameter(const simdjson::dom::key_value_pair& parameter, RegionRequest& asked) {
     if (parameter.key == "shared_memory_region") {
       BRAID_ASSIGN_OR_RETURN(std::string_view name, JsonString(parameter.key, parameter.value));
-      wish.region.emplace(name);
+      asked.region.emplace(name);
     } else if (parameter.key == "shared_memory_offset") {
-      BRAID_ASSIGN_OR_RETURN(wish.offset, JsonUnsigned(parameter.key, parameter.value));
+      BRAID_ASSIGN_OR_RETURN(asked.offset, JsonUnsigned(parameter.key, parameter.value));
     } else if (parameter.key == "shared_memory_byte_size") {
-      BRAID_ASSIGN_OR_RETURN(wish.byte_size, JsonUnsigned(parameter.key, parameter.value));
+      BRAID_ASSIGN_OR_RETURN(asked.byte_size, JsonUnsigned(parameter.key, parameter.value));
     }
     return OkStatus();
   }

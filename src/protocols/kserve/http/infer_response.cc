@@ -54,7 +54,7 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
   bool has_binary = false;
   bool first = true;
   for (Tensor& output : response.outputs) {
-    const OutputWish* choice = format.plan.Find(output.name);
+    const OutputRequest* choice = format.plan.Find(output.name);
     Tensor tensor = std::move(output);
     if (!first) json += ',';
     first = false;

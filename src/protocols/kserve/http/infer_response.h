@@ -19,8 +19,8 @@ struct HttpOutputFormat {
   OutputPlan plan;
 
   bool IsBinary(std::string_view output) const {
-    const OutputWish* wish = plan.Find(output);
-    return wish != nullptr ? wish->binary : binary_default;
+    const OutputRequest* asked = plan.Find(output);
+    return asked != nullptr ? asked->binary : binary_default;
   }
 };
 

@@ -53,7 +53,7 @@ TEST(WriteInferResponse, KeepsTheOrderOfFields) {
 TEST(WriteInferResponse, MixesBinaryAndJson) {
   HttpOutputFormat format;
   format.binary_default = true;
-  format.plan.wishes.push_back({.name = "J"});
+  format.plan.asked_outputs.push_back({.name = "J"});
   Tensor binary = Make<float>("B", DataType::kFp32, {2}, {1, 2});
   const std::byte* memory = binary.data.data();
   auto written = WriteInferResponse("", Response({binary, Strings("J", {"a\n", "\xff"}), binary}), format);
@@ -82,12 +82,12 @@ TEST(WriteInferResponse, RefusesWhatJsonCannotCarry) {
 
 TEST(WriteInferResponse, ClassifiesWhenAsked) {
   HttpOutputFormat format;
-  OutputWish choice;
+  OutputRequest choice;
   choice.name = "A";
   choice.classes = 1;
   choice.spec.name = "A";
   choice.spec.labels = {"cat", "dog"};
-  format.plan.wishes.push_back(choice);
+  format.plan.asked_outputs.push_back(choice);
   InferenceResponse response = Response({Make<float>("A", DataType::kFp32, {2}, {1, 2})});
   ASSERT_TRUE(format.plan.Apply(response.outputs).ok());
   auto written = WriteInferResponse("", response, format);

@@ -162,9 +162,9 @@ HttpService::Answer KserveHttp::Infer(HttpRequest& request) {
   body.max_input_bytes = options_.max_input_bytes;
   if (context_.client_memory->used()) {
     body.client_memory = context_.client_memory.get();
-    auto permit = request.host.Authorize(exchange, {Api::kInference, *request.model});
-    if (!permit.ok()) return ErrorResponse(permit.status());
-    body.permit = *std::move(permit);
+    auto authorization = request.host.Authorize(exchange, {Api::kInference, *request.model});
+    if (!authorization.ok()) return ErrorResponse(authorization.status());
+    body.authorization = *std::move(authorization);
   }
   auto setup =
       SetupOf(request, std::move(*servable), RulesOf(info).Call(ApiInterface::kRest, ApiMethod::kModelInfer));
@@ -270,26 +270,26 @@ HttpService::Answer KserveHttp::RepositoryIndex(HttpRequest& request) {
 }
 
 HttpService::Answer KserveHttp::Load(HttpRequest& request) {
-  auto permit = request.host.Authorize(*request.exchange, request.Subject());
-  if (!permit.ok()) return ErrorResponse(permit.status());
+  auto authorization = request.host.Authorize(*request.exchange, request.Subject());
+  if (!authorization.ok()) return ErrorResponse(authorization.status());
   return request.Blocking(kBusy,
-                          [this, model = *request.model,
-                           permit = *std::move(permit)](std::string_view body) -> Result<HttpResponse> {
+                          [this, model = *request.model, authorization = *std::move(authorization)](
+                              std::string_view body) -> Result<HttpResponse> {
                             BRAID_ASSIGN_OR_RETURN(LoadRequest load, ReadLoadRequest(model, body));
-                            load.rights = RightsToLoad(permit, load);
+                            load.rights = RightsToLoad(authorization, load);
                             return Acknowledge(context_.control.Load(load));
                           });
 }
 
 HttpService::Answer KserveHttp::Unload(HttpRequest& request) {
-  auto permit = request.host.Authorize(*request.exchange, request.Subject());
-  if (!permit.ok()) return ErrorResponse(permit.status());
+  auto authorization = request.host.Authorize(*request.exchange, request.Subject());
+  if (!authorization.ok()) return ErrorResponse(authorization.status());
   return request.Blocking(
       kBusy,
       [this, model = *request.model,
-       permit = *std::move(permit)](std::string_view body) -> Result<HttpResponse> {
+       authorization = *std::move(authorization)](std::string_view body) -> Result<HttpResponse> {
         BRAID_ASSIGN_OR_RETURN(const bool dependents, ReadUnloadRequest(body));
-        return Acknowledge(context_.control.Unload(model, dependents, RightsToUnload(permit)));
+        return Acknowledge(context_.control.Unload(model, dependents, RightsToUnload(authorization)));
       });
 }
 

@@ -1,4 +1,4 @@
-#include "check/trial.h"
+#include "check/load_sandbox.h"
 
 #include <sys/stat.h>
 
@@ -82,17 +82,17 @@ bool CompletesConfig(const std::string& file) {
 }  // namespace
 
 // The Python backend as far as files go, and as far as imports do where they are asked for.
-class Trial::PythonModels final : public PythonFiles {
+class LoadSandbox::PythonModels final : public PythonFiles {
  public:
-  explicit PythonModels(Trial& trial) : trial_(trial) {}
-  GpuPlacement Gpus(const inference::ModelConfig&) override { return trial_.gpus_; }
+  explicit PythonModels(LoadSandbox& sandbox) : sandbox_(sandbox) {}
+  GpuPlacement Gpus(const inference::ModelConfig&) override { return sandbox_.gpus_; }
 
   Status Prepare(const inference::ModelConfig& config, ModelLocation& location,
                  const std::function<void(const std::string&)>&) override {
     BRAID_RETURN_IF_ERROR(CheckFile(location));
     environment_ = EnvironmentPath(config, location.model_path);
     if (environment_.empty()) return OkStatus();
-    trial_.blame_.field = "parameters[EXECUTION_ENV_PATH].value.string_value";
+    sandbox_.fault_location_.field = "parameters[EXECUTION_ENV_PATH].value.string_value";
     struct stat info {};
     if (stat(environment_.c_str(), &info) != 0) {
       return ErrnoError("the Python environment '" + environment_ + "' (EXECUTION_ENV_PATH)", errno);
@@ -103,15 +103,15 @@ class Trial::PythonModels final : public PythonFiles {
       return InternalError("the Python environment '" + environment_ +
                            "' (EXECUTION_ENV_PATH) is neither a folder nor an archive");
     }
-    trial_.blame_.field.clear();
+    sandbox_.fault_location_.field.clear();
     return OkStatus();
   }
 
   Status AutoComplete(const ModelLocation& location, inference::ModelConfig& config) override {
-    if (!trial_.imports()) {
+    if (!sandbox_.imports()) {
       const bool knows =
           !CompletesConfig(location.model_file) && !config.input().empty() && !config.output().empty();
-      if (!knows) trial_.NoteOpen(config.name());
+      if (!knows) sandbox_.NoteOpen(config.name());
       return OkStatus();
     }
     BRAID_ASSIGN_OR_RETURN(const std::string completed, Import(config, location, ConfigToJson(config)));
@@ -124,9 +124,9 @@ class Trial::PythonModels final : public PythonFiles {
       const ModelLocation& location, std::shared_ptr<const inference::ModelConfig> config) override {
     ModelBounds bounds;
     FieldFault fault = ReadBounds(*config, bounds);
-    trial_.blame_.field = std::move(fault.field);
+    sandbox_.fault_location_.field = std::move(fault.field);
     BRAID_RETURN_IF_ERROR(std::move(fault.status));
-    if (trial_.imports() && !trial_.options_.folders.auto_complete) {
+    if (sandbox_.imports() && !sandbox_.options_.folders.auto_complete) {
       BRAID_ASSIGN_OR_RETURN(const std::string none, Import(*config, location, ""));
     }
     return std::unique_ptr<BackendModel>(std::make_unique<UnstartedModel>());
@@ -135,7 +135,7 @@ class Trial::PythonModels final : public PythonFiles {
  private:
   Result<std::string> Import(const inference::ModelConfig& config, const ModelLocation& location,
                              std::string config_json) const {
-    const ServerOptions& options = trial_.options_;
+    const ServerOptions& options = sandbox_.options_;
     ImportRequest request;
     request.class_name = "TritonPythonModel";
     request.file = location.model_file;
@@ -147,18 +147,19 @@ class Trial::PythonModels final : public PythonFiles {
                               config.has_sequence_batching() &&
                               !config.sequence_batching().iterative_sequence();
     request.decoupled = config.model_transaction_policy().decoupled();
-    Imported imported = ImportModel(trial_.import_, request);
-    if (imported.asks_server) trial_.NoteOpen(config.name());
+    Imported imported = ImportModel(sandbox_.import_, request);
+    if (imported.asks_server) sandbox_.NoteOpen(config.name());
     if (imported.status.ok()) return std::move(imported.completed_config);
-    trial_.blame_.code = imported.place.value_or(CodePlace{location.model_file, 0});
+    sandbox_.fault_location_.code = imported.place.value_or(CodePlace{location.model_file, 0});
     return imported.status;
   }
 
-  Trial& trial_;
+  LoadSandbox& sandbox_;
   std::string environment_;  // of the model that is being tried
 };
 
-Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log)
+LoadSandbox::LoadSandbox(const ServerOptions& options, const ImportOptions& import,
+                         std::unique_ptr<WarningLog> log)
     : options_(options),
       import_(import),
       warnings_(std::move(log)),
@@ -166,33 +167,34 @@ Trial::Trial(const ServerOptions& options, const ImportOptions& import, std::uni
       gpus_(PlacementOf(FindGpus(options.min_supported_compute_capability).devices, options)),
       catalog_(options.folders.model_repositories.empty() ? Dialect::kOvms : Dialect::kTriton) {}
 
-Trial::~Trial() {
+LoadSandbox::~LoadSandbox() {
   for (const auto& servable : catalog_.All()) {
     catalog_.RemoveModel(servable->info().name);
     servable->Stop(SteadyNowNs());
   }
 }
 
-Result<std::unique_ptr<Trial>> Trial::Create(const ServerOptions& options, const ImportOptions& import) {
+Result<std::unique_ptr<LoadSandbox>> LoadSandbox::Create(const ServerOptions& options,
+                                                         const ImportOptions& import) {
   BRAID_ASSIGN_OR_RETURN(auto log, WarningLog::Create());
-  std::unique_ptr<Trial> trial(new Trial(options, import, std::move(log)));
+  std::unique_ptr<LoadSandbox> sandbox(new LoadSandbox(options, import, std::move(log)));
   OpenVinoBackend::Options openvino;
   openvino.cpu_extension = options.cpu_extension;
   openvino.smaller_types = options.smaller_types;
-  openvino.cpu_stands_in = trial->gpus_.cpu_stands_in;
-  BRAID_ASSIGN_OR_RETURN(trial->openvino_, OpenVinoBackend::Create(openvino, trial->log_));
-  trial->python_ = std::make_unique<PythonModels>(*trial);
-  BRAID_RETURN_IF_ERROR(trial->makers_.OpenCalculators({}));
-  return trial;
+  openvino.cpu_stands_in = sandbox->gpus_.cpu_stands_in;
+  BRAID_ASSIGN_OR_RETURN(sandbox->openvino_, OpenVinoBackend::Create(openvino, sandbox->log_));
+  sandbox->python_ = std::make_unique<PythonModels>(*sandbox);
+  BRAID_RETURN_IF_ERROR(sandbox->makers_.OpenCalculators({}));
+  return sandbox;
 }
 
-Trial::Blame Trial::TakeBlame() { return std::exchange(blame_, {}); }
+LoadSandbox::FaultLocation LoadSandbox::TakeFaultLocation() { return std::exchange(fault_location_, {}); }
 
-std::vector<GpuPlacement> Trial::PlacementsOf(const inference::ModelConfig& config) {
+std::vector<GpuPlacement> LoadSandbox::PlacementsOf(const inference::ModelConfig& config) {
   return {gpus_, openvino_->Gpus(config)};
 }
 
-Makers::Steps Trial::Steps() {
+Makers::Steps LoadSandbox::Steps() {
   return {.make_model =
               [this](ServableInfo info, const std::unique_ptr<BackendModel>&,
                      const std::function<void(const std::string&)>&) { return MakeModel(std::move(info)); },
@@ -207,7 +209,7 @@ Makers::Steps Trial::Steps() {
           .configure = [this](const Servable& servable) { return CheckLatency(servable.info()); }};
 }
 
-FolderMakers Trial::folder_makers() {
+FolderMakers LoadSandbox::folder_makers() {
   FolderMakers makers = makers_.ForFolders({python_.get(), openvino_.get()});
   makers.make_ensemble = [this](ServableInfo info, const WhyMissing& why_missing) {
     return MakeTriedEnsemble(std::move(info), why_missing);
@@ -216,37 +218,38 @@ FolderMakers Trial::folder_makers() {
 }
 
 // What a server looks at before it starts the instances.
-Result<std::shared_ptr<Servable>> Trial::MakeModel(ServableInfo info) {
+Result<std::shared_ptr<Servable>> LoadSandbox::MakeModel(ServableInfo info) {
   if (info.config != nullptr && info.config->has_sequence_batching()) {
-    blame_.field = "sequence_batching";
+    fault_location_.field = "sequence_batching";
     BRAID_ASSIGN_OR_RETURN(const SequencePolicy policy, SequencePolicyFromConfig(*info.config));
   } else if (info.config != nullptr) {
-    blame_.field = "dynamic_batching";
+    fault_location_.field = "dynamic_batching";
     BRAID_ASSIGN_OR_RETURN(const BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   }
   BRAID_RETURN_IF_ERROR(CheckLatency(info));
   return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
 }
 
-Status Trial::CheckLatency(const ServableInfo& info) {
-  blame_.field = "model_metrics";
+Status LoadSandbox::CheckLatency(const ServableInfo& info) {
+  fault_location_.field = "model_metrics";
   BRAID_ASSIGN_OR_RETURN(const LatencyOptions latency, LatencyOptionsFor(info, options_, log_));
-  blame_.field.clear();
+  fault_location_.field.clear();
   return OkStatus();
 }
 
-Result<std::shared_ptr<Servable>> Trial::MakeTriedEnsemble(ServableInfo info, const WhyMissing& why_missing) {
+Result<std::shared_ptr<Servable>> LoadSandbox::MakeTriedEnsemble(ServableInfo info,
+                                                                 const WhyMissing& why_missing) {
   const auto uses = UsesOfEnsemble(*info.config);
   if (std::ranges::none_of(uses, [this](const ServableUse& use) { return IsOpen(use.name); }))
-    return makers_.Ensemble(std::move(info), why_missing, &blame_.field);
+    return makers_.Ensemble(std::move(info), why_missing, &fault_location_.field);
   NoteOpen(info.name);
   FieldFault fault = CheckEnsembleConfig(*info.config);
-  blame_.field = std::move(fault.field);
+  fault_location_.field = std::move(fault.field);
   if (!fault.ok()) return fault.status;
   return std::shared_ptr<Servable>(std::make_shared<TriedServable>(std::move(info)));
 }
 
-Result<std::unique_ptr<PythonNodes>> Trial::ImportNodes(const std::vector<PythonNodeSpec>& nodes) {
+Result<std::unique_ptr<PythonNodes>> LoadSandbox::ImportNodes(const std::vector<PythonNodeSpec>& nodes) {
   for (const PythonNodeSpec& node : nodes) {
     if (!imports()) continue;
     ImportRequest request;
@@ -255,7 +258,7 @@ Result<std::unique_ptr<PythonNodes>> Trial::ImportNodes(const std::vector<Python
     request.module_name = std::filesystem::path(node.handler_path).stem().string();
     Imported imported = ImportModel(import_, request);
     if (imported.status.ok()) continue;
-    blame_.code = imported.place.value_or(CodePlace{node.handler_path, 0});
+    fault_location_.code = imported.place.value_or(CodePlace{node.handler_path, 0});
     return imported.status;
   }
   return std::unique_ptr<PythonNodes>(std::make_unique<UnstartedNodes>());

@@ -15,10 +15,10 @@
 namespace braid {
 
 // In the fork: asks for a channel and waits for it, for at most `timeout_ns`. Errors: UNAVAILABLE.
-Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns);
+Result<Channel::WorkerEnd> RequestForkChannel(Channel& inherited, int64_t timeout_ns);
 
-// In the server: answers a knocker that came by Channel::TakeKnockers(); does not block. To refuse one, its
+// In the server: answers a fork_socket that came by Channel::TakeForkSockets(); does not block. To refuse one, its
 // socket is closed instead. Errors: UNAVAILABLE when the fork is gone.
-Status AnswerKnock(const UniqueFd& knocker, const Channel::WorkerEnd& end);
+Status GrantForkChannel(const UniqueFd& fork_socket, const Channel::WorkerEnd& end);
 
 }  // namespace braid

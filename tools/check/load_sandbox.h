@@ -1,4 +1,4 @@
-// Trial: the parts of a server that a load needs, without those that serve.
+// LoadSandbox: the parts of a server that a load needs, without those that serve.
 //
 // Models are read, compiled and checked by the code that the server loads them with; no instance of one is started, and
 // no port is opened. Python models are imported only where that is asked for (see ModelImport).
@@ -27,11 +27,12 @@
 namespace braid::check {
 
 // Not for use by two threads at once.
-class Trial {
+class LoadSandbox {
  public:
   // `options` are those of a `braid serve` for the same files. Errors: a library that they name cannot be used.
-  static Result<std::unique_ptr<Trial>> Create(const ServerOptions& options, const ImportOptions& import);
-  ~Trial();
+  static Result<std::unique_ptr<LoadSandbox>> Create(const ServerOptions& options,
+                                                     const ImportOptions& import);
+  ~LoadSandbox();
 
   const ServerOptions& options() const { return options_; }
   Logger& log() { return log_; }
@@ -50,11 +51,11 @@ class Trial {
 
   // What the last load knows of its fault beside the text: the field of the configuration, empty for none, and the place
   // in Python code.
-  struct Blame {
+  struct FaultLocation {
     std::string field;
     std::optional<CodePlace> code;
   };
-  Blame TakeBlame();
+  FaultLocation TakeFaultLocation();
 
   // Whether the tensors of a servable are not known, since code says which they are that was not run.
   bool IsOpen(const std::string& name) const { return open_.contains(name); }
@@ -63,7 +64,7 @@ class Trial {
 
  private:
   class PythonModels;
-  Trial(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log);
+  LoadSandbox(const ServerOptions& options, const ImportOptions& import, std::unique_ptr<WarningLog> log);
 
   Makers::Steps Steps();
   Result<std::shared_ptr<Servable>> MakeModel(ServableInfo info);
@@ -82,7 +83,7 @@ class Trial {
   Makers makers_{options_, {catalog_, timers_, call_graph_}, Steps()};
   std::unique_ptr<OpenVinoBackend> openvino_;
   std::unique_ptr<PythonModels> python_;
-  Blame blame_;
+  FaultLocation fault_location_;
   std::set<std::string> open_;
 };
 

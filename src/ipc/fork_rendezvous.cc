@@ -1,4 +1,4 @@
-#include "ipc/knock.h"
+#include "ipc/fork_rendezvous.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ constexpr char kWelcome = 1;
 
 }  // namespace
 
-Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns) {
+Result<Channel::WorkerEnd> RequestForkChannel(Channel& inherited, int64_t timeout_ns) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
     return UnavailableError(ErrnoError("socketpair", errno).message());
@@ -29,7 +29,7 @@ Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns) {
   UniqueFd ours(sockets[0]);
   {
     UniqueFd servers(sockets[1]);
-    BRAID_RETURN_IF_ERROR(inherited.SendKnocker(servers.get()));
+    BRAID_RETURN_IF_ERROR(inherited.SendForkSocket(servers.get()));
   }
   const int64_t deadline_ns = SteadyNowNs() + timeout_ns;
   pollfd poll_for{ours.get(), POLLIN, 0};
@@ -66,9 +66,9 @@ Result<Channel::WorkerEnd> Knock(Channel& inherited, int64_t timeout_ns) {
   return end;
 }
 
-Status AnswerKnock(const UniqueFd& knocker, const Channel::WorkerEnd& end) {
+Status GrantForkChannel(const UniqueFd& fork_socket, const Channel::WorkerEnd& end) {
   const int descriptors[kDescriptors] = {end.memory.get(), end.socket.get(), end.wake.get()};
-  return SendDescriptors(knocker.get(), std::as_bytes(std::span(&kWelcome, 1)), descriptors, MSG_DONTWAIT,
+  return SendDescriptors(fork_socket.get(), std::as_bytes(std::span(&kWelcome, 1)), descriptors, MSG_DONTWAIT,
                          "cannot answer a forked process");
 }
 
