@@ -61,7 +61,7 @@ def test_a_version_without_its_file_says_so(explicit, repository):
     (repository.path / "b" / "1" / "model.py").unlink()
     status, body = explicit.json("POST", "/v2/repository/models/b/load")
     assert status == 400
-    assert "Failed to preinitialize Python stub: Python model file not found in 'model.py'" in body["error"]
+    assert "Failed to preinitialize Python stub: Python model file not found in 'b/1/model.py'" in body["error"]
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
