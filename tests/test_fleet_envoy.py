@@ -7,6 +7,7 @@ import json
 import signal
 import ssl
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -206,24 +207,24 @@ def busy(fleet, name):
 @contextlib.contextmanager
 def full(fleet, name):
     """Likewise, and all else that it is asked it refuses."""
-    server = fleet.replicas[name]
+    refused = threading.Event()
 
-    def waiting():
-        return next(
-            value
-            for series, value in server.metric_values().items()
-            if series.startswith('nv_inference_pending_request_count{model="work"')
-        )
+    def ask():
+        status = ask_directly(fleet.replicas[name])
+        if status == 429:
+            refused.set()
+        return status == 200
 
-    with busy(fleet, name), ThreadPoolExecutor(10) as pool:
-        stuck = [pool.submit(ask_directly, server) for _ in range(10)]
-        # One runs; the others fill the queue.
-        wait_until(lambda: waiting() == 9, 30, "nine requests that wait")
-        assert ask_directly(server) == 429
-        yield
-        (fleet.folder(name) / "wait").unlink()
-        assert [each.result() for each in stuck] == 10 * [200]
-        (fleet.folder(name) / "wait").touch()
+    with busy(fleet, name), ThreadPoolExecutor(11) as pool:
+        # Ten fill its queue, and stay in it: none is given up. So it is full once the eleventh is refused.
+        stuck = [pool.submit(wait_until, ask, 100) for _ in range(11)]
+        try:
+            assert refused.wait(60)
+            yield
+        finally:
+            (fleet.folder(name) / "wait").unlink()
+            assert [each.result() for each in stuck] == 11 * [True]
+            (fleet.folder(name) / "wait").touch()
 
 
 def test_load_leaves_a_replica_that_is_slow(fleet, envoy):
