@@ -31,7 +31,7 @@ struct SegmentNote {
 constexpr uint32_t kSegment = 0;
 constexpr uint32_t kForkSocket = 1;
 constexpr uint32_t kDeviceSegment = 2;
-// That the server has not looked at yet.
+// Requests of forks that the server has not taken yet.
 constexpr size_t kMostForkSockets = 1024;
 
 // Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
@@ -313,7 +313,7 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
       return Segment::OfDevice(note.id, std::move(fd), note.size, note.gpu, options_.imports);
     MutexLock lock(fork_mutex_);
     if (fork_sockets_.size() >= kMostForkSockets)
-      return InvalidArgumentError("the peer's forks knock without end");
+      return InvalidArgumentError("the peer's forks ask for channels without end");
     fork_sockets_.push_back(std::move(fd));
   }
 }

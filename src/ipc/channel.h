@@ -93,7 +93,7 @@ class Channel {
 
   // The fork hands the server a socket to answer on; does not block. Errors: UNAVAILABLE.
   Status SendForkSocket(int socket);
-  // The server's receiving thread: whether it was knocked; a Receive() that waits ends early then. The
+  // The server's receiving thread: whether a fork asks for a channel; a Receive() that waits ends early then. The
   // sockets come among the segments, so those are to be received first.
   bool TakeForkSignal() { return reader_.TakeForkSignal(); }
   std::vector<UniqueFd> TakeForkSockets();

@@ -17,8 +17,8 @@ namespace braid {
 // In the fork: asks for a channel and waits for it, for at most `timeout_ns`. Errors: UNAVAILABLE.
 Result<Channel::WorkerEnd> RequestForkChannel(Channel& inherited, int64_t timeout_ns);
 
-// In the server: answers a fork_socket that came by Channel::TakeForkSockets(); does not block. To refuse one, its
-// socket is closed instead. Errors: UNAVAILABLE when the fork is gone.
+// In the server: answers a fork on its socket, of Channel::TakeForkSockets(); does not block. To refuse a fork, close
+// its socket instead. Errors: UNAVAILABLE when the fork is gone.
 Status GrantForkChannel(const UniqueFd& fork_socket, const Channel::WorkerEnd& end);
 
 }  // namespace braid

@@ -24,7 +24,7 @@ class ForkRendezvousTest : public testing::Test {
     worker_ = Channel::OpenWorkerEnd(std::move(end)).value();
   }
 
-  // The sockets of all who have knocked; waits for the first.
+  // The sockets of all forks that ask for a channel; waits for the first.
   std::vector<UniqueFd> ForkSockets() {
     std::vector<std::byte> message;
     EXPECT_EQ(server_->Receive(message, 10 * kSecond), Channel::Outcome::kTimeout);

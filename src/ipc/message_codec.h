@@ -129,6 +129,7 @@ void Get(WireReader& in, T& value) {
     value = in.GetBytes();
   } else if constexpr (kIs<T, std::map>) {
     const uint32_t count = in.GetCount(2);
+    value.clear();
     for (uint32_t i = 0; i < count && in.ok(); ++i) {
       std::pair<typename T::key_type, typename T::mapped_type> entry;
       Get(in, entry);
@@ -144,6 +145,7 @@ void Get(WireReader& in, T& value) {
   } else if constexpr (kIs<T, std::optional>) {
     bool there = false;
     Get(in, there);
+    value.reset();
     if (there) Get(in, value.emplace());
   } else if constexpr (kIs<T, std::variant>) {
     GetAlternative(in, in.Get<uint8_t>(), value);

@@ -27,7 +27,7 @@ struct RingHeader {
   alignas(64) std::atomic<uint64_t> tail;      // bytes ever read; the reader's
   alignas(64) std::atomic<uint32_t> sleeping;  // how the reader sleeps, see RingSleep; a futex word
   std::atomic<uint32_t> space_wanted;          // the writer has messages that did not fit
-  std::atomic<uint32_t> fork_signals;  // counts the knocks of third parties, see RequestForkChannelOn()
+  std::atomic<uint32_t> fork_signals;          // counts the requests of forks, see RequestForkChannelOn()
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -87,8 +87,8 @@ class RingReader {
   uint64_t written() const { return header_->head.load(std::memory_order_acquire); }
   uint64_t read() const { return tail_; }
 
-  // Sleeps until the writer publishes, somebody knocks, Interrupt() is called, or the time is over. May
-  // return early. Returns false when it was interrupted, and as long as a knock has not been taken.
+  // Sleeps until the writer publishes, a fork asks for a channel, Interrupt() is called, or the time is over. May
+  // return early. Returns false when it was interrupted, and until TakeForkSignal() takes the signal of a fork.
   bool Wait(int64_t timeout_ns);
   // Announces that we sleep in an event loop. Returns false when there is something to read, and we stay
   // awake.
@@ -100,7 +100,7 @@ class RingReader {
   void Interrupt();
   // Whether there was an Interrupt() that no Wait() has reported yet; it counts as reported then.
   bool TakeInterrupt();
-  // Whether somebody has knocked since the last call. The reading thread.
+  // Whether a fork has asked for a channel since the last call. The reading thread.
   bool TakeForkSignal();
 
  private:
@@ -119,7 +119,8 @@ class RingReader {
   std::atomic<bool> interrupted_{false};
 };
 
-// Makes the reader look up, by whoever maps the ring: a fork of the writer has no part in its messages.
+// Wakes the reader with the signal of a fork. Any process that maps the ring may call it: a fork of the writer has no
+// part in its messages.
 void RequestForkChannelOn(RingHeader* header);
 
 // Wakes a reader that sleeps on the futex of `header`.

@@ -42,7 +42,8 @@ constexpr std::array kWaysWithoutNetwork = {CLONE_NEWNET, CLONE_NEWNET | CLONE_N
 
 void Write(const char* path, std::string_view text) {
   const UniqueFd file(::open(path, O_WRONLY | O_CLOEXEC));
-  if (!file.valid() || ::write(file.get(), text.data(), text.size()) < 0) return;  // its user is nobody then
+  if (!file.valid() || ::write(file.get(), text.data(), text.size()) < 0)
+    return;  // the user is "nobody" then
 }
 
 std::string MapOf(unsigned id) { return fmt::format("{} {} 1", id, id); }

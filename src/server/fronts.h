@@ -50,7 +50,7 @@ class Fronts {
   Status DescribeOvmsMetrics();
   // New work is refused from here on.
   void Drain();
-  // What is answered by then still finds its client.
+  // An answer before the deadline still reaches its client.
   void Shutdown(int64_t deadline_ns);
 
   const ServerAddresses& addresses() const { return addresses_; }

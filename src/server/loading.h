@@ -1,5 +1,5 @@
-// Loading: what of a server has models: backends and their processes, what schedules requests, stores of sequences, and the manager, which
-// says what is served.
+// Loading: the part of a server that has the models: backends and their processes, schedulers, stores of
+// sequences, and the manager of the served versions.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ namespace braid {
 
 class Loading {
  public:
-  // All of it outlives what is loaded. `limits` counts what models refuse.
+  // The references outlive every loaded model. `limits` counts the refusals of models.
   Loading(const ServerOptions& options, Logger& log, ClientLimits& limits, Observability& seen);
 
   // Makes what loads, and loads nothing yet. Errors: an option that names what cannot be used.
   Status Prepare();
-  // Retires what is served; Drains::kStopGraceNs behind the deadline by force. Errors: user code or a store has not ended in time.
+  // Retires every served version; Drains::kStopGraceNs behind the deadline by force. Errors: user code or a store has not ended in time.
   Status Stop(int64_t deadline_ns);
 
   Catalog& catalog() { return catalog_; }
@@ -85,7 +85,7 @@ class Loading {
   Nvml nvml_;
   InputLimit input_limit_;
   std::unique_ptr<StateStore> state_store_;  // null where replicas share no sequences
-  // For what is not found, the server's own start decides how it is told.
+  // The start options choose the dialect of its errors: with model repositories it is Triton's.
   Catalog catalog_;
   TimerService timers_;
   const std::unique_ptr<ThreadWatch::Watched> timers_watched_;

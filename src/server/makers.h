@@ -33,7 +33,7 @@ class Makers {
     decltype(ConfigMakers::open_library) open_library;
     // Starts the Python nodes of a graph and waits until they are initialized.
     decltype(GraphDeps::start_python) start_nodes;
-    // What is asked of each ensemble, pipeline and graph that was made, before it is served.
+    // Runs on each new ensemble, pipeline and graph before it is served.
     std::function<Status(Servable& servable)> configure;
   };
   // `options`, what `deps` refers to, and what the steps refer to outlive the makers, and these what they make.

@@ -31,7 +31,7 @@ struct Observability {
   Observability(const ServerOptions& options, Logger& log, const RecentLog* recent_log)
       : options(options), log(log), recent_log(recent_log) {}
 
-  // What metrics are collected from beside what is here. All of it outlives the last answer of a port.
+  // Further sources of metrics. They outlive the last answer of a port.
   struct Sources {
     const Catalog& catalog;
     const ClientLimits& limits;

@@ -143,7 +143,7 @@ int Serve(const CommandLine& line) {
     _exit(exit_code == 0 ? 1 : exit_code);
   }
   BRAID_LOG_INFO(log, "stopped");
-  started->reset();  // while allocations are patient
+  started->reset();  // within `retrying`
   return exit_code;
 }
 

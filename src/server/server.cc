@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "sequences/sequence_drain.h"
 #include "server/memory_size.h"
 
@@ -34,8 +35,12 @@ Server::Server(const ServerOptions& options, Logger& log, const RecentLog* recen
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
                                               const RecentLog* recent_log, Status& load_status) {
   std::unique_ptr<Server> server(new Server(options, log, recent_log));
-  BRAID_RETURN_IF_ERROR(server->Open(load_status));
-  return server;
+  Status opened = Guarded([&] { return server->Open(load_status); });
+  if (opened.ok()) return server;
+  // Its parts end in order, even if there is no memory for a while.
+  const RetryingAllocation retrying;
+  server.reset();
+  return opened;
 }
 
 Status Server::Open(Status& load_status) {
@@ -45,7 +50,7 @@ Status Server::Open(Status& load_status) {
   fronts_ = std::make_unique<Fronts>(options_, log_, loading_, seen_, limits_, *control_);
   BRAID_RETURN_IF_ERROR(fronts_->Listen());
   if (Status loaded = Load(load_status); !loaded.ok()) {
-    // What has been loaded ends as at any stop; what does not end by then has said so in the log.
+    // The loaded models end as at any stop. The log names those that do not.
     static_cast<void>(Stop());
     return loaded;
   }
@@ -57,8 +62,8 @@ Status Server::Stop() {
   GiveNotice();
   DrainSequences();
   const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecondNs;
-  // New work is refused first; then the models end, which answers what is in flight; the protocols go last,
-  // so that every answer still finds its client.
+  // The ports refuse new work first. Then the models end, and answer the requests in flight. The protocols
+  // end last, so that every answer still reaches its client.
   control_->BeginExit();
   fronts_->Drain();
   Status stopped = loading_.Stop(deadline);

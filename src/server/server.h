@@ -31,6 +31,7 @@ class Server {
   // startup set; blocks until every load has ended. `load_status` says which of them failed; what did load is
   // served. Errors: an option that makes no sense, a port in use, no usable interpreter.
   // `recent_log` has the last lines of the log, for the console; null: it shows none. Both outlive the server.
+  // Destroy the server within a RetryingAllocation: its end allocates, too.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log,
                                                const RecentLog* recent_log, Status& load_status);
 
@@ -53,7 +54,8 @@ class Server {
   void GiveNotice();
   void DrainSequences();
 
-  // In the order in which the parts depend on one another; they go in the reverse order.
+  // In the order in which the parts depend on one another; they are destroyed in the reverse order, under a
+  // RetryingAllocation of the owner.
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;

@@ -144,7 +144,6 @@ Result<ExecutionsInFlight::Running> ExecutionsInFlight::TakeReturned(uint64_t id
 }
 
 // --- The worker's life
-// -----------------------------------------------------------------------------------------------
 
 void ExecutionsInFlight::SetAvailable(bool available) {
   if (std::exchange(available_, available) != available && listener_ != nullptr) TellAvailable(available);

@@ -90,7 +90,7 @@ class ExecutionsInFlight : public WorkerUser {
   void OnGone(const std::string& reason) override;
 
   std::atomic<ExecutionListener*> listener_{nullptr};  // set once, before the first execution
-  std::atomic<bool> delivering_{false};  // what an execution has come to is being told; set with mutex_ held
+  std::atomic<bool> delivering_{false};                // a thread delivers responses; set with mutex_ held
 
   mutable Mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
   WorkerLink link_;      // changed with mutex_ held by the host's thread, which reads it without

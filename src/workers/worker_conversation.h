@@ -41,7 +41,7 @@ class WorkerConversation {
   // Handles a message of these; false for another. Errors: the process broke the rules.
   Result<bool> Handle(const std::vector<std::byte>& message);
 
-  // The process is gone: cancels its calls, and takes back what was lent to it.
+  // The process has ended: cancels its calls, and takes back the memory that it borrowed.
   void Abandon();
 
   // The error of a message that is none of its type.

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <sys/types.h>
-#include <atomic>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>

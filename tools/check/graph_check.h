@@ -10,8 +10,8 @@
 
 namespace braid::check {
 
-// Adds what is found of a graph, and publishes it in the sandbox's catalog when it loads. `entry` is where its entry stands,
-// to be blamed for a file that is not there; without a path where there is none.
+// Adds the findings about a graph, and publishes it in the sandbox's catalog when it loads. `entry` is the place of its entry,
+// for findings about a missing file; without a path where there is no entry.
 void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
                 Summary& summary);
 

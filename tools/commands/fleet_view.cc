@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// A page asks again a few seconds after each answer, so that what is late is not waited for.
+// A page asks again a few seconds after each answer, so that it need not wait for a late replica.
 constexpr double kReplicaTimeoutS = 2;
 constexpr int64_t kFleetLookNs = 5 * kSecondNs;
 

@@ -36,7 +36,7 @@ size_t RingSize(const EnvoyFleet& fleet) {
   return std::max<size_t>(4096, fleet.upstreams.size() * kPlaces);
 }
 
-// As text of Lua: what is no letter, digit or one of a few signs by its number.
+// A string literal of Lua: letters, digits and a few signs stand for themselves, other bytes are numbers.
 std::string LuaText(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {

@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, Json>> EnvoyFiles(const EnvoyFleet& fleet, co
 
 // The filter in Lua that reads the sequence of a request to one of `models` out of its body, where the request has no header
 // braid-sequence-id, and writes it there. A request in whose body it finds nothing goes on as it came. Braid itself compares header and body,
-// so that what is read wrongly is refused and not answered by another sequence.
+// and refuses a request whose id was read wrongly.
 std::string LiftSequenceIdScript(const std::vector<std::string>& models);
 
 }  // namespace braid::fleet

@@ -156,7 +156,7 @@ Result<Json> ReadMessage(const std::string& text, Fields fields) {
   return message;
 }
 
-// ---- what is read of it
+// ---- reading it
 
 Result<Json> ParseAnswer(const std::string& text) {
   Json parsed = ParseJson(text);

@@ -27,8 +27,8 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
     bool passive = false;
   };
 
-  // `facts` are of its task; NativeWorkers has them. `files`: what is kept as long as the model is. The references outlive
-  // the model and its buffers.
+  // `facts` are of its task; NativeWorkers has them. `files` owns the temporary files that the
+  // model is read from; null: there are none. The references outlive the model and its buffers.
   NativeModel(WorkerFacts facts, const WorkerServices& services, WorkerSpawner& spawner,
               const Arena::Options& arena, std::shared_ptr<const void> files);
   // Ends the worker, if it was loaded and not stopped.
@@ -71,7 +71,7 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
   const std::string name_;
   const WorkerSpec spec_;
   const WorkerFacts facts_;
-  const std::shared_ptr<const void> files_;  // shared with whoever else needs them
+  const std::shared_ptr<const void> files_;  // shared with its ModelLocation; null: there are none
   Arena arena_;
   std::vector<std::unique_ptr<NativeInstance>> instances_;
   bool loaded_ = false;       // the worker is to be stopped

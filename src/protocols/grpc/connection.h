@@ -80,7 +80,8 @@ class GrpcConnection final : public EventLoop::Watcher,
   // Messages that have begun to come are looked at from time to time: those that are too slow end their
   // calls.
   void WatchMessages();
-  // Writes what is there, or leaves it to the thread that writes, or to the end of the batch of this one.
+  // Writes the pending frames now, or at the end of this thread's Batch. A thread that already writes takes
+  // them along.
   void Flush() BRAID_EXCLUDES(mutex_);
 
  private:

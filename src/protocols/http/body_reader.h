@@ -31,7 +31,7 @@ namespace braid {
 class BodyReader {
  public:
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
-  // What comes of showing a call the front of its body.
+  // The call's decision about its body: it refuses the body, or gives the places of the rest.
   struct Shown {
     std::optional<HttpResponse> refused;
     std::vector<std::span<std::byte>> destinations;
@@ -50,7 +50,7 @@ class BodyReader {
   uint64_t left() const { return left_; }
   // As the head says it; nothing for a chunked or a compressed body.
   std::optional<uint64_t> size() const;
-  // How large it is, as far as is known: of a chunked one, only what has come says so.
+  // The bytes that are certain: the announced ones, or the received ones of a chunked body.
   uint64_t known_size() const { return chunked_ ? whole_.size() : left_; }
 
   // Reads on for `call`. Whether the body is gathered as a whole, because it is chunked or compressed.
@@ -88,7 +88,7 @@ class BodyReader {
   Status Charge();
   // Throws away what there is of the rest; true when nothing is left.
   bool Discard(InputBuffer& input);
-  // Lets go of what has been gathered; left() stays.
+  // Frees the gathered bytes; left() stays.
   void Drop();
   // The same while a call may still be shown some of it.
   void Abandon();
@@ -116,7 +116,7 @@ class BodyReader {
   Status Gather(std::string_view bytes);
   HttpResponse Refusal(const Status& status) const;
   Whole TakeChunks(InputBuffer& input, HttpResponse& refused);
-  // Shows a front, if there is memory for what is read out of it.
+  // Shows a front, if the memory for its parsed form can be charged.
   void Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const;
   // Why a compressed body is refused, if it is.
   std::optional<HttpResponse> Inflate(Shown& shown);

@@ -1,4 +1,5 @@
-// What has come from a client and is not worked off. The memory is made with the first input, and counted.
+// InputBuffer: received bytes of a connection that no reader has consumed. It allocates its memory with the first
+// bytes and charges it to the client.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,8 @@
 
 namespace braid {
 
-// What a server does for its protocols. Lives as long as the server. Any thread, but for what is about an exchange, which is
-// asked on its io thread.
+// The services of a server to its protocols. Lives as long as the server. Any thread may call it; calls that take an
+// exchange come from its io thread.
 class HttpProtocolHost {
  public:
   // Has the request's route answer: if the access policy allows it to the sender, and if the server serves. REQUIRES: the

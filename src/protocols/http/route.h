@@ -5,7 +5,7 @@
 //   HttpRequest request(host, exchange, kRoutes);
 //   if (request.found == HttpMatch::Found::kRoute) return host.Dispatch(protocol, request);
 //
-// What is not in a table is not served.
+// A protocol serves the rows of its tables and nothing else.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class StageClock {
     progress_ += bytes;
     if (reads_body() && progress_ >= kProgressBytes) Enter(stage_);
   }
-  // Something has happened. By whoever owns the connection.
+  // The connection is active: its idle time starts anew. By the thread that owns the connection.
   void Touch() { last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed); }
 
   // `idle`: it waits for a request, of which nothing has come.

@@ -31,7 +31,7 @@ Result<std::unique_ptr<ServableHandle>> FindConfigured(CatalogReader& reader, co
                                                        int64_t version);
 
 // Of all models where the name is "", of all ready versions where the version is -1. Errors: those of the catalog, and
-// INVALID_ARGUMENT for what is known and not ready.
+// INVALID_ARGUMENT for a known version that is not ready.
 Result<inference::ModelStatisticsResponse> ModelStatistics(const Catalog& catalog, const std::string& name,
                                                            int64_t version);
 
