@@ -232,6 +232,8 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
 }
 
 void Channel::Flush() {
+  // A sender sets it before it asks the peer for space, so the message that tells of space finds it set.
+  if (!has_waiting()) return;
   RingSleep sleep = kRingAwake;
   {
     MutexLock lock(send_mutex_);

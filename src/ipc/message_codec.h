@@ -137,9 +137,9 @@ void Get(WireReader& in, T& value) {
     }
   } else if constexpr (kIsList<T>) {
     const uint32_t count = in.GetCount(LeastBytes<typename T::value_type>());
-    value.clear();
-    value.reserve(count);
-    for (uint32_t i = 0; i < count && in.ok(); ++i) Get(in, value.emplace_back());
+    // Elements of an earlier message keep their memory.
+    value.resize(count);
+    for (uint32_t i = 0; i < count && in.ok(); ++i) Get(in, value[i]);
   } else if constexpr (kIs<T, std::pair>) {
     get(value.first, value.second);
   } else if constexpr (kIs<T, std::optional>) {

@@ -189,8 +189,14 @@ void InstancePool::Stop(int64_t deadline_ns) {
   started_ = false;
 }
 
-bool InstancePool::SendingLocked() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.sending; });
+bool InstancePool::SendingLocked() {
+  bool any = false;
+  for (Slot& slot : slots_) {
+    auto before = Slot::Sender::kOne;
+    slot.sender.compare_exchange_strong(before, Slot::Sender::kMore);
+    any |= before != Slot::Sender::kNone;
+  }
+  return any;
 }
 
 // --- What is decided under the lock --------------------------------------------------------------
@@ -215,11 +221,11 @@ void InstancePool::HandOverLocked(Slot& slot, std::unique_ptr<Execution> executi
   execution->life = slot.life;
   ++slot.handed;
   if (slot.inside++ == 0) slot.since_ns = now_ns;
-  if (slot.sending) {
-    slot.outbox.push_back(std::move(execution));
-  } else {
-    slot.sending = true;
+  if (slot.sender.exchange(Slot::Sender::kMore) == Slot::Sender::kNone) {
+    slot.sender = Slot::Sender::kOne;
     work.dispatches.push_back({&slot, std::move(execution)});
+  } else {
+    slot.outbox.push_back(std::move(execution));
   }
 }
 
@@ -294,14 +300,17 @@ void InstancePool::Send(Slot& slot, std::unique_ptr<Execution> execution, bool h
     } else {
       FailUnsent(*slot.instance, *execution, prepared);
     }
+    auto sender = Slot::Sender::kOne;
+    if (slot.sender.compare_exchange_strong(sender, Slot::Sender::kNone)) return;
     MutexLock lock(mutex_);
     if (slot.outbox.empty()) {
-      slot.sending = false;
+      slot.sender = Slot::Sender::kNone;
       if (stopping_) sent_.NotifyAll();
       return;
     }
     execution = std::move(slot.outbox.front());
     slot.outbox.pop_front();
+    if (slot.outbox.empty() && !stopping_) slot.sender = Slot::Sender::kOne;
   }
 }
 

@@ -103,10 +103,15 @@ class InstancePool : public Servable,
     int64_t since_ns = 0;  // when the execution that runs now began, as far as can be told
     uint32_t life = 0;     // counts the changes of `available`
     int warmups = 0;       // executions of the warm-up that have not returned
-    // Execute() takes one call at a time and is called without mutex_. The thread that has set `sending`
-    // makes the calls; others leave their executions in the outbox for it. So the order is that in which
-    // executions were decided.
-    bool sending = false;
+    // Execute() takes one call at a time and is called without mutex_. The slot's sender, a thread, makes the
+    // calls; others leave their executions in the outbox for it. So the order is that in which executions were
+    // decided. A thread becomes the sender with mutex_ held; with kOne it ends without.
+    enum class Sender : unsigned char {
+      kNone,
+      kOne,
+      kMore,  // it takes mutex_ after its call, for the outbox or as the model stops
+    };
+    std::atomic<Sender> sender{Sender::kNone};
     std::deque<std::unique_ptr<Execution>> outbox;
     // Executions handed over in this life, and ended. For those which were handed over ahead and hold
     // requests that others wait for: what tells the call graph that they have not begun.
@@ -291,7 +296,8 @@ class InstancePool : public Servable,
   Status WarmUp(const std::function<void(const std::string&)>& progress);
   void SetAvailableLocked(Slot& slot, bool available, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   void ArmLocked(int64_t deadline_ns) BRAID_REQUIRES(mutex_);
-  bool SendingLocked() const BRAID_REQUIRES(mutex_);
+  // Whether a slot has a sender, which notifies sent_ when it ends.
+  bool SendingLocked() BRAID_REQUIRES(mutex_);
 
   void Send(Slot& slot, std::unique_ptr<Execution> execution, bool here) BRAID_EXCLUDES(mutex_);
   // Fails the requests of an execution that could not be prepared for its instance.
@@ -303,7 +309,7 @@ class InstancePool : public Servable,
   CallGraph* const call_graph_;
   const std::shared_ptr<CallGraph::Instances> call_instances_;  // shared with those that wait for them
 
-  CondVar sent_;                                      // told when a slot stops sending, once stopping_ is set
+  CondVar sent_;                                      // notified when a slot's last sender ends
   size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // how many slots are
   int64_t outage_since_ns_ BRAID_GUARDED_BY(mutex_);  // means something while available_ is 0
   // Requests that have left the queue since their clients have gone; the timers' thread ends them.

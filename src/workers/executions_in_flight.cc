@@ -86,14 +86,16 @@ bool ExecutionsInFlight::Hand(Instance& instance, std::unique_ptr<Execution> exe
     if (IsGone(*link_.channel)) refused = OkStatus();
   }
   refused_.push_back({&instance, std::move(execution), std::move(refused)});
+  any_refused_.store(true, std::memory_order_release);
   return false;
 }
 
 void ExecutionsInFlight::TellRefused() {
+  if (!any_refused_.load(std::memory_order_acquire)) return;
   std::vector<Refused> refused;
   {
     MutexLock lock(mutex_);
-    if (refused_.empty()) return;
+    any_refused_.store(false, std::memory_order_relaxed);
     delivering_.store(true, std::memory_order_release);
     refused.swap(refused_);
   }

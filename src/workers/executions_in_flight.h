@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -45,8 +46,8 @@ class ExecutionsInFlight : public WorkerUser {
     Instance* instance = nullptr;
     int64_t rows = 0;
     int64_t compute_start_ns = 0;
-    std::vector<uint32_t> slots;             // one for each of its requests
-    std::shared_ptr<const CallChain> chain;  // of the calls that block it; made with the first
+    boost::container::small_vector<uint32_t, 4> slots;  // one for each of its requests
+    std::shared_ptr<const CallChain> chain;             // of the calls that block it; made with the first
   };
 
   // `available`: whether the listener takes a new instance for available.
@@ -122,6 +123,7 @@ class ExecutionsInFlight : public WorkerUser {
   uint64_t next_id_ BRAID_GUARDED_BY(mutex_) = 1;
   std::vector<uint32_t> free_slots_ BRAID_GUARDED_BY(mutex_);
   std::vector<Refused> refused_ BRAID_GUARDED_BY(mutex_);
+  std::atomic<bool> any_refused_{false};  // false: refused_ is empty; set with mutex_ held
 };
 
 }  // namespace braid

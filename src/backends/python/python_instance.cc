@@ -91,7 +91,7 @@ Status PythonInstance::Send(const Running& running, const Execution& execution) 
   WorkerMemory::Loan loan(*link_.memory);
   outgoing_.execution_id = running.id;
   outgoing_.requests.resize(execution.requests.size());
-  std::vector<std::string> parameter_texts(execution.requests.size());
+  boost::container::small_vector<std::string, 4> parameter_texts(execution.requests.size());
   std::vector<std::string> trace_contexts;
   for (size_t i = 0; i < execution.requests.size(); ++i) {
     const InferenceRequest& request = *execution.requests[i];
@@ -378,8 +378,7 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
   if (link_.channel == nullptr) return WorkerConversation::Malformed();
   switch (TypeOf(message)) {
     case MessageType::kExecuted: {
-      ExecutedMessage executed;
-      return Decode(message, executed) ? HandleExecuted(executed) : WorkerConversation::Malformed();
+      return Decode(message, executed_) ? HandleExecuted(executed_) : WorkerConversation::Malformed();
     }
     case MessageType::kResponse: {
       ResponseMessage response;
@@ -419,8 +418,7 @@ Status PythonInstance::OnUp(const WorkerLink& link, const WorkerProcess::Answer&
 int64_t PythonInstance::OnRound(int64_t now_ns) {
   TellRefused();
   const int64_t watch_ns = execute_timeout_ns_ > 0 ? WatchExecutions(now_ns) : INT64_MAX;
-  if (readiness_hook_.next_deadline_ns() <= now_ns) readiness_hook_.Expire(now_ns);
-  return std::min(watch_ns, readiness_hook_.next_deadline_ns());
+  return std::min(watch_ns, readiness_hook_.Expire(now_ns));
 }
 
 void PythonInstance::OnGone(const std::string& reason) {

@@ -111,7 +111,9 @@ class PythonInstance final : public PythonModelInstance, private ExecutionsInFli
   // Of all calls that block no execution.
   std::shared_ptr<const CallChain> loose_chain_ BRAID_GUARDED_BY(mutex_);
   std::vector<std::byte> encoded_ BRAID_GUARDED_BY(mutex_);
+  // Messages that keep their memory.
   ExecuteMessage outgoing_ BRAID_GUARDED_BY(mutex_);
+  ExecutedMessage executed_;  // of the host's thread
   WorkerHost host_;
 };
 

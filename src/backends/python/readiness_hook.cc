@@ -35,6 +35,7 @@ void ReadinessHook::Ask(Done done, int64_t now_ns) {
       }
       if (sent.ok()) {
         waiting_.push_back({std::move(done), now_ns + kTimeLimitNs, start});
+        asked_.store(true, std::memory_order_release);
         channel_->Interrupt();
         return;
       }
@@ -59,24 +60,27 @@ void ReadinessHook::OnAnswer(const ReadinessMessage& message) {
   for (Waiting& one : waiting) one.done(readiness);
 }
 
-void ReadinessHook::Expire(int64_t now_ns) {
+int64_t ReadinessHook::Expire(int64_t now_ns) {
+  if (!asked_.load(std::memory_order_acquire)) return INT64_MAX;
   std::vector<Waiting> over;
+  int64_t next_ns = INT64_MAX;
   {
     MutexLock lock(mutex_);
     while (!waiting_.empty() && waiting_.front().deadline_ns <= now_ns) {
       over.push_back(std::move(waiting_.front()));
       waiting_.erase(waiting_.begin());
     }
+    if (waiting_.empty()) {
+      asked_.store(false, std::memory_order_relaxed);
+    } else {
+      next_ns = waiting_.front().deadline_ns;
+    }
   }
   for (Waiting& one : over) {
     one.done({false, one.started ? "Timed out waiting for user-defined is_ready() response"
                                  : "Timed out waiting for in-flight is_ready() response"});
   }
-}
-
-int64_t ReadinessHook::next_deadline_ns() const {
-  MutexLock lock(mutex_);
-  return waiting_.empty() ? INT64_MAX : waiting_.front().deadline_ns;
+  return next_ns;
 }
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 // limit; the check itself goes on, since user code cannot be stopped.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,10 +36,9 @@ class ReadinessHook {
 
   // The worker has answered. An answer to a check that is not running is ignored: it may be one of before.
   void OnAnswer(const ReadinessMessage& message);
-  // Answers those whose time is over; to be called at next_deadline_ns(), which is INT64_MAX when nobody
-  // waits. Ask() interrupts the channel, so that its receiver looks at it anew.
-  void Expire(int64_t now_ns);
-  int64_t next_deadline_ns() const;
+  // Answers callers whose time is over. Returns when to call it again; INT64_MAX while no caller waits.
+  // Ask() interrupts the channel, so that its receiver calls this again.
+  int64_t Expire(int64_t now_ns);
 
  private:
   struct Waiting {
@@ -54,6 +54,7 @@ class ReadinessHook {
   uint64_t last_check_ BRAID_GUARDED_BY(mutex_) = 0;
   bool running_ BRAID_GUARDED_BY(mutex_) = false;
   std::vector<Waiting> waiting_ BRAID_GUARDED_BY(mutex_);  // by deadline
+  std::atomic<bool> asked_{false};                         // false: no caller waits
 };
 
 }  // namespace braid

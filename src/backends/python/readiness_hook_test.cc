@@ -57,8 +57,7 @@ TEST_F(ReadinessHookTest, OneCheckAnswersAllWhoAskMeanwhile) {
 TEST_F(ReadinessHookTest, AHookThatTakesEightSeconds) {
   Ask(0);
   const uint64_t check = Check();
-  EXPECT_EQ(hook_.next_deadline_ns(), 5 * kSecond);
-  hook_.Expire(5 * kSecond - 1);
+  EXPECT_EQ(hook_.Expire(5 * kSecond - 1), 5 * kSecond);
   EXPECT_TRUE(answers_.empty());
   hook_.Expire(5 * kSecond);
   ASSERT_EQ(answers_.size(), 1u);
@@ -70,7 +69,7 @@ TEST_F(ReadinessHookTest, AHookThatTakesEightSeconds) {
   hook_.OnAnswer({check, true, ""});
   ASSERT_EQ(answers_.size(), 2u);
   EXPECT_TRUE(answers_[1].ready);
-  EXPECT_EQ(hook_.next_deadline_ns(), INT64_MAX);
+  EXPECT_EQ(hook_.Expire(5 * kSecond), INT64_MAX);
 }
 
 TEST_F(ReadinessHookTest, WhoJoinedACheckThatGoesOnForTooLong) {

@@ -146,8 +146,8 @@ bool GrpcConnection::ReadOnce() {
     MutexLock lock(mutex_);
     if (over_) return false;
     received = session_.Receive(block.buffer(), {room.data(), size});
+    DispatchLocked();
   }
-  DispatchEvents();
   if (!received.ok()) {
     // What the session has to say of it still leaves.
     reading = nullptr;
@@ -161,17 +161,20 @@ bool GrpcConnection::ReadOnce() {
 }
 
 void GrpcConnection::DispatchEvents() {
+  MutexLock lock(mutex_);
+  DispatchLocked();
+}
+
+void GrpcConnection::DispatchLocked() {
   for (;;) {
-    std::vector<std::shared_ptr<GrpcCall>> ended;
-    {
-      MutexLock lock(mutex_);
-      ended.swap(ended_);
-      dispatching_.swap(events_);
-      dispatch_posted_ = !dispatching_.empty();
-      if (dispatching_.empty()) return;
-    }
+    std::vector<std::shared_ptr<GrpcCall>> ended = std::exchange(ended_, {});
+    dispatching_.swap(events_);
+    dispatch_posted_ = !dispatching_.empty();
+    if (dispatching_.empty() && ended.empty()) return;
+    const MutexUnlock unlock(mutex_);
     for (Event& event : dispatching_) event.call->Dispatch(event.kind, std::move(event.message));
     dispatching_.clear();
+    ended.clear();
   }
 }
 
@@ -309,37 +312,28 @@ void GrpcConnection::AtEnd() noexcept {
 }
 
 void GrpcConnection::FlushNow() {
-  std::vector<std::shared_ptr<GrpcCall>> ended;
-  for (bool more = true; more;) {
-    {
-      MutexLock lock(mutex_);
-      if (writing_ || blocked_ || broken_) return;
-      const Status staged = Guarded([&] {
-        mutex_.AssertHeld();
-        return session_.Stage(outgoing_, kMostStaged);
-      });
-      ended.swap(ended_);
-      if (!staged.ok() || (outgoing_.empty() && session_.over())) {
-        BreakLocked();
-        return;
-      }
-      writing_ = !outgoing_.empty();
-      if (!writing_) return;
-    }
+  std::vector<std::shared_ptr<GrpcCall>> ended;  // destroyed without the mutex
+  MutexLock lock(mutex_);
+  while (!writing_ && !blocked_ && !broken_) {
+    const Status staged = Guarded([&] {
+      mutex_.AssertHeld();
+      return session_.Stage(outgoing_, kMostStaged);
+    });
+    ended.swap(ended_);
+    if (!staged.ok() || (outgoing_.empty() && session_.over())) return BreakLocked();
+    if (outgoing_.empty()) return;
+    writing_ = true;
     bool failed = false;
-    const bool all = Write(failed);
+    bool all = false;
     {
-      MutexLock lock(mutex_);
-      writing_ = false;
-      if (failed) {
-        BreakLocked();
-        return;
-      }
-      blocked_ = !all && !retry_;
-      retry_ = false;
-      more = all || !blocked_;
+      const MutexUnlock unlock(mutex_);
+      all = Write(failed);
+      ended.clear();
     }
-    ended.clear();
+    writing_ = false;
+    if (failed) return BreakLocked();
+    blocked_ = !all && !retry_;
+    retry_ = false;
   }
 }
 

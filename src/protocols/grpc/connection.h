@@ -106,7 +106,9 @@ class GrpcConnection final : public EventLoop::Watcher,
   bool HoldBack();
   // False when there is no more for now.
   bool ReadOnce();
-  void DispatchEvents();
+  void DispatchEvents() BRAID_EXCLUDES(mutex_);
+  // The same; gives the mutex back while it calls.
+  void DispatchLocked() BRAID_REQUIRES(mutex_);
   void AtEnd() noexcept override;
   void FlushNow() BRAID_EXCLUDES(mutex_);
   // What the socket takes now; false when it takes no more for now, or (`failed`) never.

@@ -47,6 +47,7 @@ void EventLoop::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    told_.store(true, std::memory_order_seq_cst);
   }
   if (thread_.joinable()) {
     const uint64_t one = 1;
@@ -63,6 +64,7 @@ bool EventLoop::Post(std::function<void()> task) {
     MutexLock lock(mutex_);
     if (stopping_) return false;
     tasks_.push_back(std::move(task));
+    told_.store(true, std::memory_order_seq_cst);
   }
   // The loop looks for tasks after it has said that it will sleep, so one of the two sees the other.
   if (asleep_.exchange(false, std::memory_order_seq_cst)) {
@@ -113,11 +115,7 @@ int EventLoop::TimeoutMs() const {
 
 void EventLoop::Round() {
   asleep_.store(true, std::memory_order_seq_cst);
-  bool wait = true;
-  {
-    MutexLock lock(mutex_);
-    wait = tasks_.empty() && !stopping_;
-  }
+  const bool wait = !told_.load(std::memory_order_seq_cst);
   std::array<epoll_event, kEventsARound> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsARound, wait ? TimeoutMs() : 0);
   asleep_.store(false, std::memory_order_relaxed);
@@ -140,6 +138,7 @@ void EventLoop::Round() {
 }
 
 void EventLoop::RunTasks() {
+  if (!told_.exchange(false, std::memory_order_seq_cst)) return;
   {
     MutexLock lock(mutex_);
     running_.swap(tasks_);

@@ -84,6 +84,7 @@ class EventLoop {
   std::thread thread_;
   std::unique_ptr<ThreadWatch::Watched> watched_;  // null while it is not watched
   std::atomic<bool> asleep_{false};                // a task must wake the loop
+  std::atomic<bool> told_{false};                  // there are tasks, or the loop stops; set with mutex_ held
 
   Mutex mutex_;
   std::vector<std::function<void()>> tasks_ BRAID_GUARDED_BY(mutex_);

@@ -35,6 +35,7 @@ Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse r
   HttpResponse out;
   std::string& json = out.body;
   json.reserve(256);
+  out.tail.reserve(response.outputs.size());
   json += '{';
   if (!id.empty()) {
     json += "\"id\":";
