@@ -81,20 +81,19 @@ CURVES = (
 HEADINGS = {
     "connections": (
         "Connections",
-        f"Open connections, of which {ACTIVE} (or all, where there are fewer) have a request of 16 bytes to a Python",
-        "model in flight at every moment. Each of the others has asked once and stays open. The memory of a",
-        "connection is the growth of the server's PSS over the idle ones; buffers of the kernel are not in it.",
+        f"{ACTIVE} of the open connections (or all, if fewer are open) always have a request of 16 bytes to a Python model",
+        "in flight. Each of the others asks once and stays open. A connection's memory is the growth of the server's PSS",
+        "over the idle ones, without the kernel's buffers.",
     ),
     "models": (
         "Models",
-        "Copies of one small Python model under other names, one instance each. *Ready*: from the start of the",
-        "server until the last of them is. *PSS a model*: all of the server's memory at rest, divided by the number",
-        "of models.",
+        "Copies of one small Python model have one instance each. The time *ready* goes from the server's start until the",
+        "last model is ready. The *PSS a model* is the server's memory at rest, divided by the number of models.",
     ),
     "sizes": (
         "Sizes",
-        "A tensor that a Python model sends back, one request after the other. Sizes are of one direction, and as much",
-        "comes back. Limits of the servers on the size of a message are raised.",
+        "A Python model sends a tensor back, one request after the other. A size is that of one direction. The servers'",
+        "limits on message size are raised.",
     ),
 }
 # For each kind: (end of the file's name, title, lines). A line: (metric, its name in the legend, whether dashed).
@@ -246,11 +245,11 @@ def _troubles(curve, points):
 def document(results, facts, images="images"):
     """(the page, {name of the file: SVG}). `results` as plots() takes them; `images`: the folder of the SVGs."""
     lines = ["# How cost grows with work", ""]
-    lines += ["Written by `bench/run-curves`; [performance.md](performance.md) says how to read it.", ""]
+    lines += ["`bench/run-curves` writes this page; [performance.md](performance.md) says how to read it.", ""]
     lines += ["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in facts), ""]
     lines += [
-        "Braid beside Triton, a fresh server for each sample, in turns. Figures are medians over rounds. A ratio is",
-        "Braid / Triton within a round, median (smallest-largest): above 1 is better for requests and MiB a second,",
+        "Braid and Triton run in turns, with a fresh server for each sample. Figures are medians over rounds. A ratio is",
+        "Braid / Triton within a round: median (smallest-largest). Above 1 is better for requests and MiB a second,",
         "below 1 for everything else.",
     ]
     files = {}
@@ -263,7 +262,7 @@ def document(results, facts, images="images"):
             point.label for point in curves[0].points if point.most_rounds == 1 and point.value in results[curves[0].id]
         ]
         if once:
-            lines += ["", f"Measured in one round alone, for its time: {', '.join(once)} {curves[0].x_title}."]
+            lines += ["", f"One round only, since it takes long: {', '.join(once)} {curves[0].x_title}."]
         drawn = plots(curves, results)
         files |= drawn
         titles = {f"curves-{kind}-{end}.svg": title for end, title, _ in PLOTS[kind]}

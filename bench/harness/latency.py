@@ -109,12 +109,17 @@ def failed(results):
 
 
 def page(results, facts):
-    lines = ["# Latency under open load", "", "Written by `bench/run-latency`.", ""]
+    lines = [
+        "# Latency under open load",
+        "",
+        "`bench/run-latency` writes this page; [performance.md](performance.md) says how to read it.",
+        "",
+    ]
     lines += [f"- {name}: {text}" for name, text in facts]
     lines += [
         "",
-        "Microseconds, p50 / p99 / p99.9, of the requests that were answered. A rate that is not held leaves requests",
-        "unsent at the end, which had come more than 100 ms before it.",
+        "Microseconds, p50 / p99 / p99.9, of the answered requests. A rate is *not held* if requests are unsent at the end",
+        "that were due more than 100 ms before it.",
     ]
     for protocol, rounds in results.items():
         lines += ["", f"## {PROTOCOLS[protocol]}", "", capacity_line(rounds), ""]
@@ -127,5 +132,5 @@ def page(results, facts):
             for share in SHARES
         ]
     if wrong := troubles(results):
-        lines += ["", "## What went wrong", "", *wrong]
+        lines += ["", "## Failed samples", "", *wrong]
     return "\n".join(lines) + "\n"

@@ -58,7 +58,7 @@ def _other_table(table, results):
     rows = []
     for workload in table:
         by_metric = {each.metric: each for each in ratios.ratios(workload, results[workload.id])}
-        rows.append([_name(workload), *(_ratio_cell(by_metric[each]) for each in metrics)])
+        rows.append([workload.id, *(_ratio_cell(by_metric[each]) for each in metrics)])
     return _table(["Workload", *(each.title for each in metrics)], rows)
 
 
@@ -70,7 +70,9 @@ def _absolute_table(table, results, sides):
         for side in sides:
             samples = [each[side] for each in results[workload.id] if side in each]
             cells = [_spread(ratios.side_spread(samples, each), each.divisor) for each in metrics]
-            rows.append([_name(workload), side, *cells, str(sum(each.errors for each in samples))])
+            # With two sides, a table of ratios has the titles.
+            name = workload.id if len(sides) == 2 else _name(workload)
+            rows.append([name, side, *cells, str(sum(each.errors for each in samples))])
     return _table(["Workload", "side", *(f"{each.title}, {each.unit}" for each in metrics), "errors"], rows)
 
 
@@ -98,16 +100,16 @@ def document(table, results, sides, facts):
     table = [each for each in table if results.get(each.id)]
     load = [each for each in table if isinstance(each, workloads.LoadWorkload)]
     start = [each for each in table if isinstance(each, workloads.StartWorkload)]
-    lines = ["# Benchmarks", "", "Written by `bench/run`; `bench/README.md` says how to read and to repeat it.", ""]
+    lines = ["# Benchmarks", "", "`bench/run` writes this page; `bench/README.md` says how to repeat it.", ""]
     lines += _table(["", ""], facts)
     errors = _errors(table, results)
     if errors:
-        lines += ["", "## What went wrong", "", *errors]
+        lines += ["", "## Failed samples", "", *errors]
     if len(sides) == 2:
         lines += [
             "",
-            "Ratios are subject / peer, taken round by round: median (smallest-largest). Above 1 is better for throughput,",
-            "below 1 for everything else. A target counts as met when the median keeps it.",
+            "A ratio is subject / peer within a round: median (smallest-largest). Above 1 is better for throughput, below 1",
+            "for everything else. A target is met if the median meets it.",
         ]
         if load:
             lines += ["", "## Ratios against targets", "", *_target_table(load, results)]
@@ -115,7 +117,7 @@ def document(table, results, sides, facts):
         if start:
             lines += ["", "## Start and memory", "", *_start_table(start, results)]
     lines += ["", "## Figures of this machine", ""]
-    lines += ["Median (smallest-largest) over rounds. Compare them within this run only."]
+    lines += ["Median (smallest-largest) over rounds. Compare figures of one run only."]
     for group in (load, start):
         if group:
             lines += ["", *_absolute_table(group, results, sides)]

@@ -203,7 +203,7 @@ def test_page_shows_targets_and_verdicts():
     assert "| 2.00 (2.00-2.00) met | >= 1.8 |" in page
     assert "| 0.80 (0.80-0.80) missed | <= 0.45 | missed |" in page
     assert "| Date | today |" in page
-    assert "What went wrong" not in page
+    assert "Failed samples" not in page
 
 
 def test_page_tells_what_went_wrong():
