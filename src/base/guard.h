@@ -9,8 +9,7 @@
 //
 // What must not stop half-way, the books of a scheduler say, is not guarded but patient:
 //
-//   const RetryingAllocation retrying;
-//   MutexLock lock(mutex_);
+//   RetryingLock lock(mutex_);
 //   ... queues, tables, lists ...
 #pragma once
 
@@ -18,6 +17,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace braid {
@@ -40,6 +40,19 @@ class RetryingAllocation {
   ~RetryingAllocation();
   RetryingAllocation(const RetryingAllocation&) = delete;
   RetryingAllocation& operator=(const RetryingAllocation&) = delete;
+};
+
+// A MutexLock whose section retries failed allocations: for state that must not change by half.
+class BRAID_THREAD_ATTRIBUTE(scoped_lockable) RetryingLock {
+ public:
+  explicit RetryingLock(Mutex& mutex) BRAID_ACQUIRE(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  ~RetryingLock() BRAID_RELEASE() { mutex_.Unlock(); }
+  RetryingLock(const RetryingLock&) = delete;
+  RetryingLock& operator=(const RetryingLock&) = delete;
+
+ private:
+  const RetryingAllocation retrying_;
+  Mutex& mutex_;
 };
 
 // Sets the new handler that UnwindingStatus() and RetryingAllocation need. Called once, by main().

@@ -90,7 +90,7 @@ bool Run::Impl::Step() {
     CallCancel();
     return true;
   }
-  if (!events_.empty() && !delivering_) {
+  if (!events_.empty() && !delivery_.taken()) {
     DeliverEvents();
     return true;
   }
@@ -117,12 +117,12 @@ void Run::Impl::Deliver(Event& event, RunObserver& observer) {
 }
 
 void Run::Impl::DeliverEvents() {
-  delivering_ = true;
   std::swap(events_, delivered_);
   const std::shared_ptr<RunObserver> observer =
       delivered_.back().kind == Event::Kind::kEnd ? std::move(observer_) : observer_;
   Status taken;
   {
+    const SerialDelivery::Turn turn(delivery_);
     const MutexUnlock unlock(mutex_);
     for (Event& event : delivered_) {
       const Status status = Guarded([&] { Deliver(event, *observer); });
@@ -130,7 +130,6 @@ void Run::Impl::DeliverEvents() {
     }
     delivered_.clear();
   }
-  delivering_ = false;
   if (taken.ok()) return;
   if (ended_) return ReportFault("the end of a graph's run", taken);
   const RetryingAllocation retrying;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "graph/node_state.h"
 #include "graph/run.h"
 #include "graph/topology_parts.h"
@@ -135,7 +136,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   // Nodes without input streams are closed instead of called.
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   bool paused_ BRAID_GUARDED_BY(mutex_) = false;
-  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // of events
   bool wanted_ BRAID_GUARDED_BY(mutex_) = true;
   // Shared with whoever has made the run; until OnEnd().
   std::shared_ptr<RunObserver> observer_ BRAID_GUARDED_BY(mutex_);

@@ -98,8 +98,7 @@ class CalculatorHost::Shown {
   };
 
   void Release(const void* value, uint64_t number) {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     numbers_.erase(value);
     released_.push_back(number);
   }

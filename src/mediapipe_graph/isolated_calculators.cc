@@ -30,13 +30,11 @@ class Library {
 
   uint64_t NextCalculator() { return next_calculator_.fetch_add(1); }
   void End(uint64_t calculator) noexcept {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     ended_.push_back(calculator);
   }
   void Release(uint64_t object) noexcept {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     released_.push_back(object);
   }
 

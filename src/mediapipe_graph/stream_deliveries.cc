@@ -34,8 +34,9 @@ void StreamDeliveries::Add(Delivery delivery) {
 }
 
 void StreamDeliveries::Deliver() {
-  if (!released_ || delivering_) return;
-  delivering_ = true;
+  if (!released_) return;
+  const SerialDelivery::Turn turn(delivery_);
+  if (!turn) return;
   while (!waiting_.empty()) {
     Delivery next = std::move(waiting_.front());
     waiting_.pop_front();
@@ -46,7 +47,6 @@ void StreamDeliveries::Deliver() {
     ReportFault("a graph's stream", handed);
     lost_ = handed;
   }
-  delivering_ = false;
 }
 
 void StreamDeliveries::Hand(Delivery& delivery) {

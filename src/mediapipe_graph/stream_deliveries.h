@@ -9,12 +9,13 @@
 #include <variant>
 
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "serving/request.h"
 #include "serving/servable_stream.h"
 
 namespace braid {
 
-// Any thread. Whoever finds nobody delivering delivers, what others leave meanwhile too.
+// Any thread.
 class StreamDeliveries {
  public:
   // Delivers nothing before Release().
@@ -46,7 +47,7 @@ class StreamDeliveries {
   StreamSink& sink_;  // until the end was delivered
   Mutex mutex_;
   std::deque<Delivery> waiting_ BRAID_GUARDED_BY(mutex_);
-  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);
   bool released_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // End() was called
   Status lost_;  // why the sink could not take a delivery; of the thread that delivers

@@ -50,8 +50,7 @@ Session::Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> s
 void Session::Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client) {
   client_ = std::move(client);
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     root_.emplace_back();
     Flow& root = root_.back();
     outgoing_.emplace_back();
@@ -77,8 +76,7 @@ void Session::Cancel() {
 
 void Session::Abort(Status status) {
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     if (ended_) return;
     if (root_.empty()) {
       cancelled_ = true;  // and ends when it starts
@@ -111,8 +109,7 @@ void Session::FailLocked(Status status, uint32_t node) {
 
 void Session::OnAnswer(Run& run, Outputs& outputs, bool final) {
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     if (ended_) return;
     if (cancelled_) {
       FailLocked(CancelledError("Request cancelled"));
@@ -191,20 +188,21 @@ void Session::Perform() {
   for (;;) {
     garbage.flows.splice(garbage.flows.end(), garbage_.flows);
     std::swap(garbage.actions, garbage_.actions);
-    if (performing_ || actions_.empty()) break;
+    const SerialDelivery::Turn turn(delivery_);
+    if (!turn || actions_.empty()) break;
     if (cancelled_ && !ended_ && actions_.front().kind != Action::Kind::kRespond) {
       const RetryingAllocation retrying;
       FailLocked(CancelledError("Request cancelled"));
       continue;
     }
-    performing_ = true;
     Action action = std::move(actions_.front());
     actions_.pop_front();
-    lock.Unlock();
-    const Status fault = Guarded([&] { Do(action); });
-    garbage = {};
-    lock.Lock();
-    performing_ = false;
+    Status fault;
+    {
+      const MutexUnlock unlock(mutex_);
+      fault = Guarded([&] { Do(action); });
+      garbage = {};
+    }
     if (!fault.ok() && !ended_) {
       const RetryingAllocation retrying;
       FailLocked(fault);

@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "base/status.h"
 #include "pipeline/dag_plan.h"
 #include "pipeline/session_client.h"
@@ -237,7 +238,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::list<Outgoing> outgoing_ BRAID_GUARDED_BY(mutex_);
   std::deque<Ready> ready_ BRAID_GUARDED_BY(mutex_);
   std::deque<Action> actions_ BRAID_GUARDED_BY(mutex_);
-  bool performing_ BRAID_GUARDED_BY(mutex_) = false;
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // of actions
   bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // the end is among the actions, or done
   Cancellations running_ BRAID_GUARDED_BY(mutex_);

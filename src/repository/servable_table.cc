@@ -94,8 +94,7 @@ ServableTable::Entry* ServableTable::FindOwn(const std::string& name, ServableKi
 }
 
 void ServableTable::SetLoading(const std::string& name, int64_t version, ServableKind kind) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
   entry->draining.erase(version);
@@ -104,8 +103,7 @@ void ServableTable::SetLoading(const std::string& name, int64_t version, Servabl
 
 void ServableTable::SetFailed(const std::string& name, int64_t version, ServableKind kind,
                               const Status& fault, RetiredServables& leaving) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
   entry->draining.erase(version);
@@ -115,8 +113,7 @@ void ServableTable::SetFailed(const std::string& name, int64_t version, Servable
 }
 
 bool ServableTable::Serve(std::shared_ptr<Servable> servable, RetiredServables& leaving) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   const ServableInfo& info = servable->info();
   Entry* entry = FindOwn(info.name, info.kind);
   if (closed_ || entry == nullptr) return false;
@@ -128,8 +125,7 @@ bool ServableTable::Serve(std::shared_ptr<Servable> servable, RetiredServables& 
 
 void ServableTable::Retire(const std::string& name, int64_t version, ServableKind kind,
                            RetiredServables& leaving) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
   graph_.Forget(name);  // of a pipeline: the next definition is tried, whatever becomes of this one
@@ -139,8 +135,7 @@ void ServableTable::Retire(const std::string& name, int64_t version, ServableKin
 // ---- what is on disk of the model folders ----
 
 void ServableTable::NoteFolders(const std::set<std::string>& names) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   for (const std::string& name : names) NoteFolderLocked(name, entries_[name], true);
   std::vector<std::string> gone;
   for (auto& [name, entry] : entries_) {
@@ -152,8 +147,7 @@ void ServableTable::NoteFolders(const std::set<std::string>& names) {
 }
 
 void ServableTable::NoteFolder(const std::string& name, bool on_disk) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   NoteFolderLocked(name, entries_.at(name), on_disk);
 }
 
@@ -220,16 +214,14 @@ Status ServableTable::CheckUnclaimed(const std::set<std::string>& names) const {
 }
 
 Status ServableTable::Claim(const std::set<std::string>& names) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   BRAID_RETURN_IF_ERROR(CheckUnclaimedLocked(names));
   for (const std::string& name : names) entries_[name].claimed = true;
   return OkStatus();
 }
 
 void ServableTable::Release(const std::string& name, const Status& fault) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   Entry& entry = entries_.at(name);
   entry.claimed = false;
   entry.fault = fault;
@@ -244,8 +236,7 @@ Status ServableTable::CheckFree(const std::string& name) const {
 }
 
 void ServableTable::NoteUnreadable(const std::string& name, const std::string& reason) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   entries_.at(name).unreadable = true;
   catalog_.SetReason(name, reason);
 }
@@ -325,8 +316,7 @@ bool ServableTable::Serve(const LoadRequest& request, const LoadPlan& plan, Buil
 }
 
 void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_t, std::string>& reasons) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   Entry& entry = entries_.at(name);
   for (const int64_t version : std::exchange(entry.loading, {})) {
     const auto reason = reasons.find(version);
@@ -336,8 +326,7 @@ void ServableTable::AbandonBuilds(const std::string& name, const std::map<int64_
 }
 
 Status ServableTable::Unload(const std::string& name, RetiredServables& leaving) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   const auto it = entries_.find(name);
   if (it == entries_.end() || it->second.owner == Owner::kConfig) return OkStatus();
   BRAID_RETURN_IF_ERROR(CheckUnclaimedLocked({name}));
@@ -395,8 +384,7 @@ void ServableTable::Drain(RetiredServables leaving) {
 }
 
 void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t ticket) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   const auto entry = entries_.find(name);
   if (ticket == 0 || entry == entries_.end()) return;
   auto& all = entry->second.draining;

@@ -384,8 +384,7 @@ void InstancePool::Listen(InferenceRequest& request) {
 }
 
 void InstancePool::OnCancelled(InferenceRequest& request) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to; one that does no longer runs.
   if (!request.scheduling.queued) return;
   const int64_t now_ns = timers_.NowNs();

@@ -18,8 +18,7 @@ void ResponseOrder::Enter(InferenceRequest& request) {
 void ResponseOrder::Slot::Respond(std::optional<InferenceResponse> response, bool final) {
   const std::shared_ptr<ResponseOrder> order = order_;  // this slot may end in Deliver()
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(order->mutex_);
+    RetryingLock lock(order->mutex_);
     events_.push_back({std::move(response), final});
   }
   order->Deliver();
@@ -27,8 +26,8 @@ void ResponseOrder::Slot::Respond(std::optional<InferenceResponse> response, boo
 
 void ResponseOrder::Deliver() {
   MutexLock lock(mutex_);
-  if (delivering_) return;
-  delivering_ = true;
+  const SerialDelivery::Turn turn(delivery_);
+  if (!turn) return;
   while (!slots_.empty() && !slots_.front()->events_.empty()) {
     Slot& first = *slots_.front();
     Event event = std::move(first.events_.front());
@@ -39,12 +38,10 @@ void ResponseOrder::Deliver() {
       ended = std::move(slots_.front());
       slots_.pop_front();
     }
-    lock.Unlock();
+    const MutexUnlock unlock(mutex_);
     sink->Respond(std::move(event.response), event.final);
     ended.reset();
-    lock.Lock();
   }
-  delivering_ = false;
 }
 
 }  // namespace braid

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "serving/request.h"
 
 namespace braid {
@@ -47,10 +48,9 @@ class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
   void Deliver();
 
   Mutex mutex_;
-  // No sink is called with it held; `delivering_` says that a thread calls sinks now, which then also
-  // delivers what others bring meanwhile.
+  // Not held while a sink is called.
   std::deque<std::unique_ptr<Slot>> slots_ BRAID_GUARDED_BY(mutex_);
-  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -33,8 +33,7 @@ TimerService::~TimerService() {
 int64_t TimerService::NowNs() const { return SteadyNowNs(); }
 
 TimerId TimerService::At(int64_t deadline_ns, std::function<void()> callback) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   const TimerId id{deadline_ns, ++last_number_};
   timers_.emplace(id, std::move(callback));
   if (deadline_ns < sleeps_until_ns_) wake_.NotifyOne();

@@ -21,8 +21,7 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
   const ServableInfo& info = request.servable->get().info();
   auto entry = std::make_unique<Entry>();
   entry->runner_ = &runner;
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   if (PerKeyEntry* before = arrivals_.Last(id)) {
     if (arrivals_.behind() >= max_waiting_) {
       return TooManyWaitForSequences(request, max_waiting_, info.name);
@@ -81,8 +80,7 @@ void SequenceQueue::GiveUp(Entry& entry, const InferenceRequest& request, const 
   const bool holds = EndsSequence(request) && why.code() == StatusCode::kCancelled;
   Work work;
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     if (holds) entry.servable_ = request.servable->Another();
     Runnable runnable = holds ? arrivals_.Abandon(entry) : arrivals_.Leave(entry);
     if (runnable.entry != nullptr) work.runnable.push_back(std::move(runnable));
@@ -94,8 +92,7 @@ void SequenceQueue::Leave(Entry& entry) {
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     if (Runnable next = arrivals_.Leave(entry); next.entry != nullptr)
       work.runnable.push_back(std::move(next));
   }
@@ -142,8 +139,7 @@ std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& 
 }
 
 void SequenceQueue::OnCancelled(InferenceRequest& request) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   // One that does not wait yet sees its cancellation when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
   cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.entry)));
@@ -157,8 +153,7 @@ void SequenceQueue::OnCancelled(InferenceRequest& request) {
 void SequenceQueue::EndCancelled() {
   Work work;
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     cancel_timer_ = {};
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
     cancelled_.clear();
@@ -170,8 +165,7 @@ void SequenceQueue::Stop(Runner& runner) {
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     runner.stopped_ = true;
     for (PerKeyEntry* entry : arrivals_.Waiting()) {
       if (EntryOf(*entry).runner_ == &runner) {

@@ -57,8 +57,7 @@ ExecutionsInFlight::Slot* ExecutionsInFlight::Find(uint64_t name) {
 }
 
 bool ExecutionsInFlight::Hand(Instance& instance, std::unique_ptr<Execution> execution, Status refused) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   if (refused.ok() && accepting_) {
     Running running;
     running.id = next_id_;

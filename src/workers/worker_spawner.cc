@@ -301,8 +301,7 @@ void WorkerSpawner::KeepWarm() {
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
   // An order whose answer is not read would leave the next one with the answer to this.
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   const std::string order =
       DumpJson(Json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
   const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),

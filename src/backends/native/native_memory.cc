@@ -74,8 +74,7 @@ Result<Buffer> NativeMemory::Take(const TensorMessage& tensor) {
 }
 
 void NativeMemory::Release(const MemoryHandle& handle) {
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   releases_.push_back(handle);
 }
 
@@ -126,8 +125,7 @@ Status NativeMemory::Place(const Buffer& buffer, bool part, TensorMessage& tenso
   }
   tensor.place = Place::kSenderMemory;
   tensor.handle = {segment->id(), static_cast<uint64_t>(lent.data() - segment->base()), lent.size()};
-  const RetryingAllocation retrying;
-  MutexLock lock(mutex_);
+  RetryingLock lock(mutex_);
   BRAID_RETURN_IF_ERROR(Announce(*segment));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
   if (entry.times++ == 0 || entry.buffer.size() < lent.size()) entry.buffer = std::move(lent);

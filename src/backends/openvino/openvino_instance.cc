@@ -100,8 +100,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
 
 void OpenVinoInstance::Execute(std::unique_ptr<Execution> execution) {
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     if (busy_ || callback_thread_ == std::this_thread::get_id()) {
       waiting_.push_back(std::move(execution));
       return;
@@ -296,8 +295,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
   const bool usable = IsUsable();
   std::unique_ptr<Execution> next;
   {
-    const RetryingAllocation retrying;
-    MutexLock lock(mutex_);
+    RetryingLock lock(mutex_);
     done_.push_back(std::move(done));
     next = Next();
   }
@@ -338,17 +336,15 @@ std::vector<InferenceResponse> OpenVinoInstance::MakeResponses(const Execution& 
 
 void OpenVinoInstance::Deliver() {
   MutexLock lock(mutex_);
-  if (delivering_) return;
-  delivering_ = true;
+  const SerialDelivery::Turn turn(delivery_);
+  if (!turn) return;
   while (!done_.empty()) {
     Done done = std::move(done_.front());
     done_.pop_front();
-    lock.Unlock();
+    const MutexUnlock unlock(mutex_);
     Tell(done);
-    lock.Lock();
   }
-  delivering_ = false;
-  changed_.NotifyAll();
+  changed_.NotifyAll();  // a waiting thread has the mutex after the turn's end
 }
 
 InstanceReport OpenVinoInstance::report() const {

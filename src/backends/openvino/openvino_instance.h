@@ -28,6 +28,7 @@
 #include "backends/openvino/state_pool.h"
 #include "backends/openvino/variable_binding.h"
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "scheduling/instance.h"
 
 namespace braid {
@@ -83,7 +84,7 @@ class OpenVinoInstance final : public Instance {
   // The next execution that waits; null when there is none, and the infer request has been passed on.
   std::unique_ptr<Execution> Next() BRAID_REQUIRES(mutex_);
   // Nothing runs, and nobody talks to the listener.
-  bool quiet() const BRAID_REQUIRES(mutex_) { return !busy_ && !delivering_ && callbacks_ == 0; }
+  bool quiet() const BRAID_REQUIRES(mutex_) { return !busy_ && !delivery_.taken() && callbacks_ == 0; }
   // What the infer request gets before an inference. Throws what OpenVINO throws.
   Status Bind();
   // Tries the shapes of the inputs, if need be; false if that takes too long here.
@@ -129,7 +130,7 @@ class OpenVinoInstance final : public Instance {
   CondVar changed_;  // told when the instance may have become quiet
 
   bool busy_ BRAID_GUARDED_BY(mutex_) = false;        // somebody has the infer request
-  bool delivering_ BRAID_GUARDED_BY(mutex_) = false;  // somebody talks to the listener
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // to the listener
   bool stopped_ BRAID_GUARDED_BY(mutex_) = false;     // there is no infer request any more
   int callbacks_ BRAID_GUARDED_BY(mutex_) = 0;        // inferences begun whose callback has not returned
   // Of OpenVINO, while it is in OnCallback(): what it is handed meanwhile waits until it has told of what has

@@ -409,20 +409,17 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
 
 void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
   MutexLock lock(mutex_);
-  // That thread goes on with what is there, so that calls of Resume() from within the listener do not nest.
-  if (call->delivering) return;
-  call->delivering = true;
+  const SerialDelivery::Turn turn(call->delivery);
+  if (!turn) return;
   while (call->awaited && !call->ahead.empty()) {
     NodeStep step = std::move(call->ahead.front());
     call->ahead.pop_front();
     call->awaited = false;
     if (step.kind != NodeStep::Kind::kItem) calls_.erase(id);
-    lock.Unlock();
+    const MutexUnlock unlock(mutex_);
     // What the listener could not take costs its call, and not the worker.
     GuardedOrReport("a step of a Python node", [&] { call->listener->OnStep(id, std::move(step)); });
-    lock.Lock();
   }
-  call->delivering = false;
 }
 
 }  // namespace braid

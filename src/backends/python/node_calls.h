@@ -16,6 +16,7 @@
 
 #include "backends/python/python_nodes.h"
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "base/status.h"
 #include "ipc/node_messages.h"
 #include "workers/worker_host.h"
@@ -82,7 +83,7 @@ class NodeCalls {
     uint32_t credit = kWindow;               // items that the worker may still send
     uint32_t consumed = 0;                   // items asked for since the worker was last given credit
     bool awaited = true;                     // the listener is to get the next step
-    bool delivering = false;  // some thread is calling the listener, and goes on with what comes
+    SerialDelivery delivery;                 // of steps to the listener
     bool closed = false;
     bool ended = false;  // the last step has come
     int64_t since_ns =

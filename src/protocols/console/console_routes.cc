@@ -131,8 +131,7 @@ HttpService::Answer ConsoleRoutes::Fleet(ConsoleRequest& request) {
     return ErrorResponse(404, "this server knows of no others: it has no --fleet-endpoints");
   return request.Later([this, &host = request.host](const std::shared_ptr<HttpExchange>& exchange) {
     {
-      const RetryingAllocation retrying;
-      MutexLock lock(fleet_mutex_);
+      RetryingLock lock(fleet_mutex_);
       fleet_questions_.push_back(
           {exchange, std::string(FindHeader(exchange->head(), "Authorization").value_or(""))});
       if (looking_at_fleet_) return;
@@ -155,8 +154,7 @@ void ConsoleRoutes::LookAtFleet(HttpProtocolHost& host) {
   while (true) {
     std::vector<FleetQuestion> taken;
     {
-      const RetryingAllocation retrying;
-      MutexLock lock(fleet_mutex_);
+      RetryingLock lock(fleet_mutex_);
       if (fleet_questions_.empty()) {
         looking_at_fleet_ = false;
         return;

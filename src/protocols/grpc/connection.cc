@@ -94,7 +94,7 @@ void GrpcConnection::OnEvents(uint32_t events) {
   // What TLS has to write may wait for what there is to read.
   if ((events & EPOLLOUT) != 0 || socket_.encrypted()) {
     MutexLock lock(mutex_);
-    retry_ = writing_;
+    retry_ = delivery_.taken();
     blocked_ = false;
   }
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_by_client_ = true;
@@ -314,7 +314,8 @@ void GrpcConnection::AtEnd() noexcept {
 void GrpcConnection::FlushNow() {
   std::vector<std::shared_ptr<GrpcCall>> ended;  // destroyed without the mutex
   MutexLock lock(mutex_);
-  while (!writing_ && !blocked_ && !broken_) {
+  const SerialDelivery::Turn turn(delivery_);
+  while (turn && !blocked_ && !broken_) {
     const Status staged = Guarded([&] {
       mutex_.AssertHeld();
       return session_.Stage(outgoing_, kMostStaged);
@@ -322,7 +323,6 @@ void GrpcConnection::FlushNow() {
     ended.swap(ended_);
     if (!staged.ok() || (outgoing_.empty() && session_.over())) return BreakLocked();
     if (outgoing_.empty()) return;
-    writing_ = true;
     bool failed = false;
     bool all = false;
     {
@@ -330,7 +330,6 @@ void GrpcConnection::FlushNow() {
       all = Write(failed);
       ended.clear();
     }
-    writing_ = false;
     if (failed) return BreakLocked();
     blocked_ = !all && !retry_;
     retry_ = false;

@@ -18,6 +18,7 @@
 #include "base/batch.h"
 #include "base/guard.h"
 #include "base/mutex.h"
+#include "base/serial_delivery.h"
 #include "protocols/grpc/message.h"
 #include "protocols/http2/outgoing_bytes.h"
 #include "protocols/http2/session.h"
@@ -135,7 +136,7 @@ class GrpcConnection final : public EventLoop::Watcher,
   int pings_without_data_ BRAID_GUARDED_BY(mutex_) = 0;    // of ours, since calls last sent something
   int64_t idle_since_ns_ BRAID_GUARDED_BY(mutex_);         // when the last call ended; 0: there are calls
   bool retry_ BRAID_GUARDED_BY(mutex_) = false;            // the socket took more again while a thread wrote
-  bool writing_ BRAID_GUARDED_BY(mutex_) = false;          // a thread uses outgoing_ and the socket
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);       // of outgoing_ to the socket
   bool blocked_ BRAID_GUARDED_BY(mutex_) = false;          // the socket takes no more for now
   bool broken_ BRAID_GUARDED_BY(mutex_) = false;           // nothing can be written any more
   bool over_ BRAID_GUARDED_BY(mutex_) = false;             // closed by the I/O thread

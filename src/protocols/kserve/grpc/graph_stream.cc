@@ -192,8 +192,9 @@ void GrpcGraphStream::Tell() {
   // The conversation may end within what it is told, and with it its share in the call.
   const std::shared_ptr<GrpcStreamCall> share = call_.self();
   MutexLock lock(call_.mutex_);
-  if (telling_ || !stream_) return;
-  telling_ = true;
+  if (!stream_) return;
+  const SerialDelivery::Turn turn(delivery_);
+  if (!turn) return;
   const std::shared_ptr<ServableStream> stream = stream_;
   while (!stream_ended_) {
     if (call_.ended_ && !told_cancel_) {
@@ -213,7 +214,6 @@ void GrpcGraphStream::Tell() {
     }
     lock.Lock();
   }
-  telling_ = false;
 }
 
 }  // namespace braid

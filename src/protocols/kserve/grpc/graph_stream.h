@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 
+#include "base/serial_delivery.h"
 #include "base/status.h"
 #include "protocols/kserve/grpc/stream_call.h"
 #include "serving/request.h"
@@ -85,7 +86,7 @@ class GrpcGraphStream final : public StreamSink {
   std::optional<bool> told_pause_ BRAID_GUARDED_BY(call_.mutex_);
   bool told_close_ BRAID_GUARDED_BY(call_.mutex_) = false;
   bool told_cancel_ BRAID_GUARDED_BY(call_.mutex_) = false;
-  bool telling_ BRAID_GUARDED_BY(call_.mutex_) = false;
+  SerialDelivery delivery_ BRAID_GUARDED_BY(call_.mutex_);  // to the stream
 };
 
 }  // namespace braid
