@@ -34,7 +34,7 @@ void WaitFor(const ClientSocket& socket, short events) {
   ASSERT_EQ(::poll(&wait, 1, 30'000), 1) << "nothing happens";
 }
 
-// Up to `size` bytes, or to the end.
+// Receives up to `size` bytes, or to the end.
 std::string ReceiveAll(ClientSocket& socket, size_t size) {
   std::string all(size, ' ');
   size_t have = 0;
@@ -82,7 +82,7 @@ class ClientSocketTest : public testing::Test {
     return options;
   }
 
-  // Connects server_ and client_fd_; the buffers of the first are as small as they can be if `narrow`.
+  // Connects server_ and client_fd_. `narrow`: the server's buffers are as small as possible.
   void Connect(const std::shared_ptr<TlsSource>& source, bool narrow = false) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -159,7 +159,7 @@ TEST_F(ClientSocketTest, ReceivesWhatIsEncrypted) {
   EXPECT_TRUE(ReceiveAll(*server_, sent.size()) == sent);
   sender.join();
 
-  // Into pieces, of which some end within a record.
+  // Pieces, some of which end within a record.
   EXPECT_TRUE(client_->Send("abcdefgh"));
   std::string first(2, ' '), second(3, ' '), third(10, ' ');
   const iovec into[] = {Piece(first), Piece(""), Piece(second), Piece(third)};
@@ -205,7 +205,7 @@ TEST_F(ClientSocketTest, SendsSmallPiecesInOneRecord) {
   EXPECT_EQ(server_->Send(nothing), 0);
 }
 
-// What waits is offered again, cut anew each time and with more behind it.
+// Unsent bytes are offered again, each time cut in another way and with more bytes after them.
 TEST_F(ClientSocketTest, GoesOnWhereTheSocketTookNoMore) {
   ConnectEncrypted(/*narrow=*/true);
   const std::string all = Noise(2'000'000, 3);
@@ -250,7 +250,7 @@ TEST_F(ClientSocketTest, OneThreadReceivesWhileAnotherSends) {
     }
   });
   auto received = std::async(std::launch::async, [&] { return ReceiveAll(*server_, there.size()); });
-  // The client does one after the other, in turns.
+  // The client sends and receives in turn.
   std::string got;
   for (size_t at = 0; at < there.size(); at += 10'000) {
     EXPECT_TRUE(client_->Send(std::string_view(there).substr(at, 10'000)));

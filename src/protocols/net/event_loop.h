@@ -91,7 +91,7 @@ class EventLoop {
 
   // Owned by the loop's thread.
   std::unordered_map<int, std::unique_ptr<Entry>> entries_;
-  // kept because events of this round may still point to them
+  // Kept because events of this round may still point to them.
   std::vector<std::unique_ptr<Entry>> unwatched_;
   std::map<TimerKey, std::function<void()>> timers_;
   uint64_t next_timer_ = 0;
