@@ -493,7 +493,7 @@ void GrpcConnection::Close() {
     if (over_) return;
     over_ = broken_ = true;
     session_.CloseAll();
-    // A client that goes on sending is told at once by a reset. With a usual close it would wait.
+    // A reset stops a client that keeps sending at once. With a normal close it would wait.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     if (faulty_) ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }

@@ -7,7 +7,7 @@
 //   ...
 //   server->Shutdown(SteadyNowNs() + 30'000'000'000);
 //
-// Connections are dealt to `infer_threads` I/O threads ("brd-grpc-N"), which read them and run the first
+// Connections go in turn to `infer_threads` I/O threads ("brd-grpc-N"), which read them and run the first
 // steps of calls. Long work runs on other threads, so that it does not delay inference or health checks.
 #pragma once
 
@@ -76,7 +76,7 @@ class GrpcServer {
     Logger& log;
     const AccessPolicy& access;
     std::shared_ptr<ClientLimits> limits = nullptr;  // shared with the other ports; null: its own
-    ThreadWatch* thread_watch = nullptr;             // detects I/O threads that hang; null: none
+    ThreadWatch* thread_watch = nullptr;             // reports I/O threads that hang; null: none
   };
 
   // Starts to listen and answer. The protocols outlive the server.

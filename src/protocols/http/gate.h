@@ -1,13 +1,14 @@
-// HttpGate: refuses requests of pages in browsers that have no permission. Every request of every HTTP port
-// passes the gate and the access policy (AccessPolicy) before its body is read.
+// HttpGate: refuses requests from web pages without permission. Every request of every HTTP port passes the
+// gate and the access policy (AccessPolicy) before its body is read.
 //
 // The gate checks two headers:
 //   - Origin. A browser lets any page send requests, such as forms, to any server. Without this check a page
 //     on the Internet could load a model on its reader's machine. So a request of a page must come from a
-//     page of this server, or from an allowed origin.
+//     page of this server, or from an allowed origin. GET, HEAD and OPTIONS pass: they change nothing, and
+//     the browser does not let a foreign page read the response.
 //   - Host, if only this machine can reach the port. A foreign domain can resolve to 127.0.0.1, and its pages
 //     would then count as pages of this server (DNS rebinding). So the requested name must be a name of this
-//     machine.
+//     machine, or an allowed one.
 #pragma once
 
 #include <optional>

@@ -4,7 +4,7 @@
 //   ... listener->port() ...
 //   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
 //
-// Connections are dealt to the threads in turn (Acceptor). Supports keep-alive, pipelining (responses in
+// Connections go to the threads in turn (Acceptor). Supports keep-alive, pipelining (responses in
 // order), 100-continue, chunked and compressed requests, with the limits and timeouts of HttpListenerOptions.
 // Errors that the core detects are answered as {"error":"text"}.
 #pragma once

@@ -23,7 +23,7 @@ struct HttpListenerOptions {
   int threads = 2;
   // The threads are named "{thread_name}-0", ...
   std::string thread_name = "brd-http";
-  ThreadWatch* thread_watch = nullptr;  // detects threads that hang and outlives the listener; null: none
+  ThreadWatch* thread_watch = nullptr;  // reports threads that hang; outlives the listener; null: none
   std::shared_ptr<ClientLimits> limits = nullptr;  // shared with other ports; null: its own
 
   // For the protocol "http/1.1". Shared with the code that reloads its files; null: no TLS.

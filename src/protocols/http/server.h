@@ -52,7 +52,7 @@ class HttpServer {
     // Threads that read large bodies and write large responses; 0: the io threads do this.
     int large_threads = HalfOfCores();
     std::string thread_name = "brd-http";
-    ThreadWatch* thread_watch = nullptr;  // detects io threads that hang and outlives the server; null: none
+    ThreadWatch* thread_watch = nullptr;  // reports io threads that hang; outlives the server; null: none
   };
 
   // Starts to listen and serve. `access`, `control` and the protocols outlive the server. The first protocol

@@ -171,7 +171,7 @@ struct Http2Session::Callbacks {
         return 0;
       });
     }
-    // Tells a client to stop that still sends after its response is complete.
+    // The response is complete, so a client that still sends is told to stop.
     if (frame->hd.type != NGHTTP2_HEADERS || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const int32_t id = frame->hd.stream_id;
     if (nghttp2_session_get_stream_remote_close(session, id) != 0) return 0;

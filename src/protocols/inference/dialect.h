@@ -1,7 +1,7 @@
 // DialectRules: the differences between responses to the two kinds of clients. Servables of a config.json and
-// graphs have clients of OpenVINO Model Server; all others have clients of Triton. The rules are data and a
-// few functions of two objects. The servable decides which rules apply. If there is no servable, the server's
-// command line decides.
+// graphs have clients of OpenVINO Model Server; all others have clients of Triton. Each kind has one object
+// of rules, with data and a few functions. The servable decides which rules apply. If there is no servable,
+// the server's command line decides.
 //
 //   const DialectRules& rules = RulesOf(servable.info());
 //   if (!name.ok()) return rules.WithDetails(Fault::kRestCouldNotParseInput, name.status());
@@ -27,8 +27,8 @@ class DialectRules {
  public:
   explicit DialectRules(Dialect dialect) : ovms_(dialect == Dialect::kOvms) {}
 
-  // Whether an input without data has no elements, and bytes behind a JSON part need neither a size nor a
-  // header. Otherwise such requests are refused.
+  // Whether an input may have no data (it then has no elements), and bytes after a JSON part need neither a
+  // size nor a header. Otherwise such requests are refused.
   const bool data_may_be_missing = ovms_;
   // Whether the contents of a message are checked as a whole, before those of single inputs.
   const bool contents_as_a_whole = ovms_;

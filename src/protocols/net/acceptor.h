@@ -1,6 +1,6 @@
-// Acceptor: accepts connections at the listening sockets of a port, and deals them to the loops of a server
-// in turn. A connection then stays with its loop. (With one listening socket for each loop the kernel would
-// deal by hash, and two clients could share one loop while another is idle.)
+// Acceptor: accepts connections at the listening sockets of a port, and distributes them over the loops of a
+// server in turn. A connection then stays with its loop. (With one listening socket for each loop the kernel
+// would distribute by hash, and two clients could share one loop while another is idle.)
 //
 // Runs on the loop of the first taker. The loops of all takers outlive the acceptor.
 #pragma once

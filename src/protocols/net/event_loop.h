@@ -45,7 +45,7 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Starts the thread. `watch` detects a loop that hangs and outlives the loop; null: none.
+  // Starts the thread. `watch` reports a loop that hangs, and outlives the loop; null: none.
   void Start(ThreadWatch* watch = nullptr);
   // Runs the pending tasks, ends the thread and releases all watchers. Not on the loop's thread.
   void Stop();
