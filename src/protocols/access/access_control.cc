@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// The token of "Bearer TOKEN"; nothing for another scheme.
+// Returns the token of "Bearer TOKEN"; nullopt for another scheme.
 std::optional<std::string_view> BearerToken(std::string_view authorization) {
   constexpr std::string_view kScheme = "Bearer ";
   if (authorization.size() < kScheme.size() ||
@@ -62,7 +62,7 @@ void AccessControl::WarnOfReaders() const {
   if ((status.st_mode & S_IROTH) != 0) {
     BRAID_LOG_WARNING(log_, "every user of this machine can read the token file '{}'", files_.tokens);
   } else if ((status.st_mode & S_IRGRP) != 0 && status.st_uid == ::geteuid()) {
-    // A file of another user is one that the server reads by its group.
+    // The server may need the group to read a file of another user.
     BRAID_LOG_WARNING(log_, "the group of the token file '{}' can read it; its mode is best 0600",
                       files_.tokens);
   }
@@ -158,7 +158,7 @@ bool AccessReader::Allows(const Credentials& credentials, const Rights::Subject&
 Result<Authorization> AccessReader::Authorize(const Credentials& credentials,
                                               const Rights::Subject& subject) {
   if (control_ == nullptr) return Authorization();
-  // The identity is a name in it, which the next look at the files may replace.
+  // The identity points into the table, which the next look at the files may replace.
   std::shared_ptr<const AccessTable> table = table_->Get();
   BRAID_ASSIGN_OR_RETURN(const std::string_view identity, Allowed(*table, credentials, subject));
   return Authorization(std::make_shared<const Authorization::Of>(

@@ -1,10 +1,10 @@
-// AccessControl: who may do what, by the token file (Tokens) and the policy file (Rights), which are read
-// again when they change.
+// AccessControl: decides which identity may do what, by the token file (Tokens) and the policy file (Rights).
+// Both are read again when they change.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto access, AccessControl::Create({.tokens = "tokens.txt", .policy = ""}, log));
-//   AccessReader reader(access.get());                                            // one a thread
-//   BRAID_ASSIGN_OR_RETURN(Authorization authorization, reader.Authorize(credentials, {Api::kInference, {}}));
-//   BRAID_RETURN_IF_ERROR(authorization.Check("resnet"));                                // once the model is known
+//   AccessReader reader(access.get());  // one a thread
+//   BRAID_ASSIGN_OR_RETURN(auto authorization, reader.Authorize(credentials, {Api::kInference, {}}));
+//   BRAID_RETURN_IF_ERROR(authorization.Check("resnet"));  // once the model is known
 #pragma once
 
 #include <atomic>
@@ -24,41 +24,39 @@
 
 namespace braid {
 
-// What a request shows of its sender. Both may be empty.
+// The credentials of a request's sender. Both may be empty.
 struct Credentials {
   std::string_view authorization;  // the header field of that name
   std::string_view certificate;    // the identity of the client certificate that TLS has verified
 };
 
-// What the files say at a time.
+// The contents of the files at one time.
 struct AccessTable {
-  std::optional<Tokens> tokens;  // nothing: tokens are not looked at
+  std::optional<Tokens> tokens;  // nullopt: tokens are ignored
   Rights rights;
 };
 
 class AccessControl {
  public:
   struct Files {
-    std::string tokens;  // empty: no tokens; certificates alone tell who somebody is
+    std::string tokens;  // empty: no tokens; only certificates identify clients
     std::string policy;  // empty: Rights::ForAllKnown()
   };
   enum class Refusal : unsigned char { kUnauthenticated, kPermissionDenied };
 
-  // Errors: INVALID_ARGUMENT for files that cannot be read, or are not what they should be.
+  // Errors: INVALID_ARGUMENT for files that cannot be read or are invalid.
   static Result<std::unique_ptr<AccessControl>> Create(Files files, Logger& log);
 
-  // Reads the files again. Where they are not good, what they said before holds on, and the log says why.
-  // Any thread.
+  // Reads the files again. If they are invalid, keeps the previous contents and logs the reason. Any thread.
   void Reload();
 
-  // Who the sender is, in the words of the files; kAnonymous where it shows nothing, nothing for a token that is not
-  // known. The name lives as long as the table and the credentials. Any thread.
+  // Returns the sender's identity as the files name it. Returns kAnonymous without credentials, and nullopt
+  // for an unknown token. The name lives as long as the table and the credentials. Any thread.
   static std::optional<std::string_view> IdentityOf(const AccessTable& table, const Credentials& credentials);
-  // Who the sender is; kAnonymous where it shows nothing. Errors: UNAUTHENTICATED for a token that is not
-  // known. The name lives as long as the table and the credentials. Any thread.
+  // The same with an error: UNAUTHENTICATED for an unknown token, which counts as a refusal.
   Result<std::string_view> Identify(const AccessTable& table, const Credentials& credentials);
-  // Why this identity may not do this: UNAUTHENTICATED where it is anonymous, else PERMISSION_DENIED. Any
-  // thread.
+  // Checks whether this identity may do this. Errors, which count as refusals: UNAUTHENTICATED if it is
+  // anonymous, else PERMISSION_DENIED. Any thread.
   Status Check(const AccessTable& table, std::string_view identity, const Rights::Subject& subject);
   uint64_t refused(Refusal why) const { return counts_[static_cast<size_t>(why)].count; }
 
@@ -74,7 +72,7 @@ class AccessControl {
       : files_(std::move(files)), log_(log), table_(std::move(table)) {}
   static Result<std::shared_ptr<const AccessTable>> Read(const Files& files);
   Status Refuse(Refusal why, Status status);
-  // Where other users of this machine can read the tokens.
+  // Logs a warning if other users of this machine can read the tokens.
   void WarnOfReaders() const;
 
   const Files files_;
@@ -83,47 +81,47 @@ class AccessControl {
   Counted counts_[2];
 };
 
-// What a request was allowed, for what is asked of it later. Small where nothing is restricted; copied.
+// The authorization of a request, for later checks. Cheap to copy if nothing is restricted.
 class Authorization {
  public:
-  Authorization() = default;  // everything
-  // Whether the sender may do it with this model ("": all models), by what the files say now. Any thread.
+  Authorization() = default;  // permits everything
+  // Checks whether the sender may do this with the model ("": all models), by the current files. Any thread.
   Status Check(std::string_view model) const;
-  // The same for another API, which the request turns out to use too.
+  // The same for another API that the request uses too.
   Status CheckAlso(Api api, std::string_view model) const;
 
  private:
   friend class AccessReader;
   struct Of {
     AccessControl& control;
-    std::shared_ptr<const AccessTable> table;  // shared with other permits
+    std::shared_ptr<const AccessTable> table;  // shared with other authorizations
     uint64_t generation;                       // of the table
-    std::string identity;                      // by the table
+    std::string identity;                      // as the table names it
     Api api;
     std::string authorization;
     std::string certificate;
   };
   explicit Authorization(std::shared_ptr<const Of> of) : of_(std::move(of)) {}
 
-  std::shared_ptr<const Of> of_;  // shared by the copies; null: everything
+  std::shared_ptr<const Of> of_;  // shared by copies; null: permits everything
 };
 
-// One thread's view. Not for use by two threads at once.
+// The view of one thread, and for use by that thread only.
 class AccessReader {
  public:
-  // `control` outlives it; null: everything is allowed.
+  // `control` outlives the reader; null: everything is permitted.
   explicit AccessReader(AccessControl* control) : control_(control) {
     if (control != nullptr) table_.emplace(control->table());
   }
 
-  // Errors: as AccessControl's Identify() and Check().
+  // Errors: as AccessControl::Identify() and Check().
   Status Check(const Credentials& credentials, const Rights::Subject& subject);
   Result<Authorization> Authorize(const Credentials& credentials, const Rights::Subject& subject);
-  // What Check() would say; counts as no refusal.
+  // Whether Check() would succeed. Does not count as a refusal.
   bool Allows(const Credentials& credentials, const Rights::Subject& subject);
 
  private:
-  // Who may do it. REQUIRES: control_ is not null.
+  // Returns the sender's identity if it may do this. REQUIRES: control_ is not null.
   Result<std::string_view> Allowed(const AccessTable& table, const Credentials& credentials,
                                    const Rights::Subject& subject);
 

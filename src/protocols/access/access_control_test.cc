@@ -56,7 +56,7 @@ TEST_F(AccessControlTest, TokensSayWhoItIs) {
             UnauthenticatedError("the API 'metadata' is not for everybody: expecting a bearer token in the "
                                  "header 'authorization'"));
   const Status unknown = UnauthenticatedError("the bearer token in the header 'authorization' is not known");
-  // Even where no token would be needed: its sender believes to be somebody.
+  // Refused even for APIs that need no token, because the sender expects to be identified.
   EXPECT_EQ(reader.Check({"Bearer c-token", ""}, {Api::kHealth, kNone}), unknown);
   EXPECT_EQ(reader.Check({"Bearer ", ""}, {Api::kMetadata, kNone}), unknown);
   EXPECT_EQ(reader.Check({"Basic YTpi", ""}, {Api::kMetadata, kNone}),
@@ -111,7 +111,7 @@ TEST_F(AccessControlTest, FilesAreReadAgainAndFaultsChangeNothing) {
   EXPECT_TRUE(reader.Check({"Bearer a-token", ""}, {Api::kInference, "add"}).ok());
   Write("tokens", "alice new-token\n");
   control->Reload();
-  // What was permitted before is asked about anew.
+  // Earlier authorizations are checked anew.
   EXPECT_EQ((*authorization).Check("add").code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(reader.Check({"Bearer a-token", ""}, {Api::kInference, "add"}).code(),
             StatusCode::kUnauthenticated);

@@ -1,4 +1,4 @@
-// What the files of secrets and rights have in common.
+// Functions for the files of secrets and rights.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace braid {
 
-// A whole file; `what` names it in errors. Errors: INVALID_ARGUMENT when it cannot be read or has more than
-// 16 MiB.
+// Reads a whole file. `what` names the file in errors. Errors: INVALID_ARGUMENT if it cannot be read or is
+// larger than 16 MiB.
 Result<std::string> ReadAccessFile(std::string_view what, const std::string& path);
 
-// Calls `read` for each line, without the space around it, that is not empty and does not start with '#'.
-// Errors: the first of `read`, behind "line {n}: ".
+// Calls `read` for each line that is neither empty nor begins with '#', without the space around it. Returns
+// the first error of `read`, after "line {n}: ".
 Status ForEachLine(std::string_view text, const std::function<Status(std::string_view line)>& read);
 
 }  // namespace braid

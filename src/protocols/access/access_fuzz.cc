@@ -1,4 +1,4 @@
-// The files of tokens, rights and restricted groups, and what a sender shows.
+// Fuzzes the files of tokens, rights and restricted groups, and the credentials of a sender.
 #include "base/check.h"
 #include "base/testing/fuzz_input.h"
 #include "protocols/access/access_policy.h"

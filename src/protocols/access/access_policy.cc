@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// What the contract calls a restricted API.
+// Returns the contract's word for a restricted API.
 std::string_view KindOf(AccessPolicy::Wire wire) {
   return wire == AccessPolicy::Wire::kHttp ? "api" : "protocol";
 }
@@ -16,7 +16,7 @@ std::string_view KindOf(AccessPolicy::Wire wire) {
 std::string HeaderOf(AccessPolicy::Wire wire, std::string_view key) {
   if (wire == AccessPolicy::Wire::kHttp) return std::string(key);
   std::string header = "triton-grpc-protocol-" + std::string(key);
-  // Keys of gRPC's metadata are lower case on the wire.
+  // Keys of gRPC metadata are in lower case on the wire.
   std::ranges::transform(header, header.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return header;
@@ -34,7 +34,7 @@ Status AccessPolicy::AddRestriction(std::string_view flag_value) {
   }
   const Restriction restriction{HeaderOf(wire_, flag_value.substr(colon + 1, equals - colon - 1)),
                                 std::string(flag_value.substr(equals + 1))};
-  // The whole flag is checked before any of it is taken.
+  // The whole flag is checked before any part of it takes effect.
   auto changed = restrictions_;
   std::string_view names = flag_value.substr(0, colon);
   while (true) {
@@ -97,7 +97,7 @@ bool AccessPolicy::Allows(AccessReader& reader, const Sender& sender, const Righ
 }
 
 bool AccessPolicy::SameSecret(std::string_view a, std::string_view b) {
-  // The length of the secret is not what is hidden; every character is looked at whatever came before it.
+  // The length is not secret. Every character is compared, even after a difference.
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;
   for (size_t i = 0; i < a.size(); ++i) {

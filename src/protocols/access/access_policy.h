@@ -1,9 +1,11 @@
-// AccessPolicy: the one gate of a port. Every route of every protocol passes it before anything of its body
-// is read.
+// AccessPolicy: the access check of a port. Every request of every protocol passes it before its body is
+// read.
 //
-// Three questions, in this order. Is the API served at this port at all? Does the request have the secret of
-// the API's restricted group (--http-restricted-api, --grpc-restricted-protocol)? May its sender do this
-// (AccessControl)?
+// It checks three conditions in this order:
+//   - The port serves the API.
+//   - The request has the secret of the API's restricted group (--http-restricted-api,
+//     --grpc-restricted-protocol).
+//   - The sender has the right (AccessControl).
 #pragma once
 
 #include <array>
@@ -20,27 +22,28 @@ namespace braid {
 
 class AccessPolicy {
  public:
-  // How a protocol carries the secrets of groups, and says no.
+  // The transport, which determines the names of secrets' headers and the errors.
   enum class Wire : unsigned char { kHttp, kGrpc };
 
-  // `control` outlives it; null: every sender with the secrets may do everything.
+  // `control` outlives the policy; null: every sender with the secrets may do everything.
   explicit AccessPolicy(Wire wire, AccessControl* control = nullptr) : wire_(wire), control_(control) {}
 
-  // Adds one flag value: "{api}[,{api}...]:{header}={value}". All protocols know all groups, so that one list
-  // does for all.
+  // Adds one flag value: "{api}[,{api}...]:{header}={value}". All protocols know all groups, so one list is
+  // enough for all protocols.
   Status AddRestriction(std::string_view flag_value);
-  // The same for each line of a file; empty ones, and those that start with '#', are left out.
+  // The same for each line of a file. Skips empty lines and lines that begin with '#'.
   Status AddRestrictionsOf(const std::string& file);
-  // The headers that secrets of groups are shown in.
+  // Returns the headers with the secrets of groups.
   std::vector<std::string> SecretHeaders() const;
-  // Only these APIs are served.
+  // Limits the port to these APIs.
   void ServeOnly(ApiSet apis) { served_ = apis; }
   bool serves(Api api) const { return served_.Has(api); }
 
-  // What a request shows of its sender.
+  // The headers and credentials of a request's sender.
   class Sender {
    public:
-    // Whether a header of this name, in lower case over gRPC, has this value. For SameSecret().
+    // Whether a header of this name has this value. Names are in lower case over gRPC. Implement it with
+    // SameSecret().
     virtual bool Shows(std::string_view header, std::string_view secret) const = 0;
     virtual Credentials credentials() const = 0;
 
@@ -48,16 +51,16 @@ class AccessPolicy {
     ~Sender() = default;
   };
 
-  // A reader for one thread's requests at this port.
+  // Returns a reader for the requests of one thread.
   AccessReader Reader() const { return AccessReader(control_); }
-  // Errors: PERMISSION_DENIED, and UNAVAILABLE for restricted groups over gRPC; UNAUTHENTICATED.
+  // Errors: PERMISSION_DENIED (for restricted groups over gRPC UNAVAILABLE) and UNAUTHENTICATED.
   Status Check(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
   Result<Authorization> Authorize(AccessReader& reader, const Sender& sender,
                                   const Rights::Subject& subject) const;
-  // What Check() would say, for who only wants to know: counts as no refusal.
+  // Whether Check() would succeed. Does not count as a refusal.
   bool Allows(AccessReader& reader, const Sender& sender, const Rights::Subject& subject) const;
 
-  // Compares in a time that does not depend on where two texts differ.
+  // Whether the texts are equal. The time does not depend on where they differ.
   static bool SameSecret(std::string_view a, std::string_view b);
 
  private:

@@ -1,4 +1,4 @@
-// The groups of methods and routes that can be allowed or restricted together, over every protocol.
+// Api: a group of methods and routes that is permitted or restricted as a whole, over every protocol.
 #pragma once
 
 #include <bitset>
@@ -18,13 +18,13 @@ enum class Api : unsigned char {
   kStatistics,
   kTrace,
   kLogging,
-  kReflection,  // of gRPC alone
-  kMetrics,     // of HTTP alone
+  kReflection,  // gRPC only
+  kMetrics,     // HTTP only
 };
 inline constexpr int kApiCount = 11;
 
-// "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics",
-// "trace", "logging", "reflection", "metrics".
+// The API's name in options and files: "health", "metadata", "inference", "shared-memory", "model-config",
+// "model-repository", "statistics", "trace", "logging", "reflection" or "metrics".
 std::string_view ApiName(Api api);
 std::optional<Api> ApiFromName(std::string_view name);
 

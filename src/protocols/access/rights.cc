@@ -10,8 +10,8 @@
 namespace braid {
 namespace {
 
-// Nothing when the key is not there. A list without elements is a fault: it would mean nothing, and its rule
-// something else than was wanted.
+// Returns no names without the key. An empty list is a fault: as a list of models it would allow all of them,
+// which its author did not intend.
 std::vector<std::string> ReadNames(JsonObject& rule, std::string_view key, const Json* list,
                                    JsonFaults& faults) {
   std::vector<std::string> names;
@@ -24,7 +24,7 @@ std::vector<std::string> ReadNames(JsonObject& rule, std::string_view key, const
   return names;
 }
 
-// Whether one of the patterns stands for the name.
+// Whether one of the patterns matches the name.
 bool Match(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(
       patterns, [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
@@ -79,7 +79,7 @@ Rights Rights::ForAllKnown() {
 
 bool Rights::Allow(std::string_view identity, const Subject& subject) const {
   const bool anonymous = identity == kAnonymous;
-  // fnmatch() wants an end.
+  // fnmatch() needs null-terminated texts.
   const std::string who(identity);
   const std::string model(subject.model.value_or(""));
   return std::ranges::any_of(rules_, [&](const Rule& rule) {

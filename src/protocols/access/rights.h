@@ -1,4 +1,4 @@
-// Rights: which identity may use which APIs of which models, as a policy file says it.
+// Rights: the APIs and models that each identity may use, from a policy file.
 //
 //   {"rules": [
 //     {"identities": ["anonymous"], "apis": ["health"]},
@@ -6,9 +6,9 @@
 //     {"identities": ["operator"], "apis": ["*"]}
 //   ]}
 //
-// What no rule allows is refused. A rule without `models` is for all of them. Names of identities and models
-// are patterns: '*' stands for any text, '?' for any character, "[abc]" for one of these (fnmatch(3)); but no
-// pattern stands for "anonymous", which is allowed by its own name alone.
+// Requests that no rule allows are refused. A rule without `models` applies to all models. Names of
+// identities and models are patterns: '*' matches any text, '?' any character, "[abc]" one of these
+// characters (fnmatch(3)). No pattern matches "anonymous", so rules must name it.
 #pragma once
 
 #include <optional>
@@ -25,13 +25,15 @@ class Rights {
  public:
   // Errors: INVALID_ARGUMENT with the path of each fault.
   static Result<Rights> Parse(std::string_view json);
-  // Where there are tokens and no policy: who is known may do everything, others may ask for health.
+  // The rights with tokens but without a policy: known identities may do everything, others may ask for
+  // health.
   static Rights ForAllKnown();
 
-  // What a request is about.
+  // The subject of a request.
   struct Subject {
     Api api;
-    // Nothing: no model, or one that is not known yet, and a right to any will do. "": all models at once.
+    // nullopt: no model, or one that is not known yet; a right to any model is enough. "": all models at
+    // once.
     std::optional<std::string_view> model;
   };
   bool Allow(std::string_view identity, const Subject& subject) const;
@@ -41,7 +43,7 @@ class Rights {
   struct Rule {
     Names identities;
     ApiSet apis;
-    Names models;  // none: all
+    Names models;  // empty: all
   };
 
   std::vector<Rule> rules_;

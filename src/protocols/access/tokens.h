@@ -1,12 +1,12 @@
-// Tokens: who a bearer token (RFC 6750) stands for, as a token file says it.
+// Tokens: the identities of bearer tokens (RFC 6750), from a token file.
 //
 //   # identity   token
 //   alice        mF_9.B5f-4.1JqM
 //   alice        sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //   ci           C8hX2kq0yB7dTz4w
 //
-// A line has an identity and a token, or the SHA-256 of one; an identity may have several, so that a token
-// can be replaced while the old one still works. Only the digests are kept.
+// A line has an identity and a token, or the token's SHA-256. An identity may have several tokens, so that a
+// new one can be introduced while the old one still works. Only digests are kept in memory.
 #pragma once
 
 #include <array>
@@ -19,15 +19,16 @@
 
 namespace braid {
 
-// The identity of requests that show neither a token nor a certificate.
+// The identity of requests with neither a token nor a certificate.
 inline constexpr std::string_view kAnonymous = "anonymous";
 
 class Tokens {
  public:
-  // Errors: INVALID_ARGUMENT which names the line, never the token.
+  // Errors: INVALID_ARGUMENT, which names the line but never the token.
   static Result<Tokens> Parse(std::string_view text);
 
-  // Null when there is no such token. Takes a time that tells nothing of the tokens: digests are compared.
+  // Returns the identity, or null for an unknown token. The time reveals nothing about the tokens, because
+  // digests are compared.
   const std::string* Find(std::string_view token) const;
   size_t size() const { return identities_.size(); }
 

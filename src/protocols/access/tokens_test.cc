@@ -11,7 +11,7 @@ std::string Who(const Tokens& tokens, std::string_view token) {
 }
 
 TEST(Tokens, StandForIdentities) {
-  // The digest is that of "test", FIPS 180-2.
+  // The digest of "test" (FIPS 180-2).
   const auto tokens = Tokens::Parse(
       "# who  token\n"
       "alice  mF_9.B5f-4.1JqM\n"

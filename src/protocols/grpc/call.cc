@@ -11,16 +11,16 @@
 namespace braid {
 namespace {
 
-// Messages up to this size are copied together when they come in several pieces.
+// Messages up to this size are joined if they arrive in several pieces.
 constexpr size_t kGatheredBytes = size_t{64} << 10;
-// A compressed message up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
+// A compressed message up to this size is inflated on the I/O thread: it becomes at most 1 MiB.
 constexpr size_t kInflatedHere = 1024;
-// What a message must bring in the time that is given for it.
+// The bytes of a message that must arrive between two checks.
 constexpr size_t kLeastProgress = size_t{64} << 10;
-// Pieces of larger messages below this size are copied, so that they do not keep what lies around them.
+// Pieces of larger messages below this size are copied, so that they do not keep the rest of their block.
 constexpr size_t kReferencedPiece = 4096;
 
-// The part of `block` that `bytes` is.
+// Returns `bytes`, which lie in `block`, as a part of it.
 Buffer Part(const Buffer& block, std::string_view bytes) {
   return block.Slice(static_cast<size_t>(bytes.data() - block.text().data()), bytes.size());
 }
@@ -39,7 +39,7 @@ GrpcThread& GrpcCall::thread() const { return connection_->thread(); }
 
 Refusals& GrpcCall::refusals() const { return thread().state().limits->refusals; }
 
-// --- What comes ------------------------------------------------------------------------------------
+// --- Input -----------------------------------------------------------------------------------------
 
 void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
   connection_->mutex().AssertHeld();
@@ -61,7 +61,7 @@ void GrpcCall::OnData(const Buffer& block, std::string_view bytes) {
     if (in_.prefix_have > 0) connection_->WatchMessages();
   });
   if (fault.ok()) return;
-  // A part is missing: what comes next is not the rest of its message.
+  // Bytes are missing, so further input does not continue the message.
   const RetryingAllocation retrying;
   CutLocked(GrpcCodeOf(fault), fault.message());
 }
@@ -135,9 +135,10 @@ void GrpcCall::CompleteMessageLocked() {
 }
 
 void GrpcCall::DeliverLocked() {
-  // Once it is refused, its end is the last that it hears.
+  // A refused call receives only its end.
   if (refused_ || closed_) return;
-  // The client may send as much as was taken, and all of a message that is waited for.
+  // The client may send as many bytes again as the call took, and all of a message that the call has
+  // requested.
   size_t taken = 0;
   while (requested_ > 0 && !ready_.empty()) {
     --requested_;
@@ -170,7 +171,7 @@ void GrpcCall::RequestMessage() {
   connection_->Flush();
 }
 
-// --- What is sent ----------------------------------------------------------------------------------
+// --- Output ----------------------------------------------------------------------------------------
 
 size_t GrpcCall::sendable() const {
   connection_->mutex().AssertHeld();
@@ -346,7 +347,7 @@ void GrpcCall::PushEnd(const Status& status) {
 
 void GrpcCall::DropWaiting() {
   MutexLock lock(connection_->mutex());
-  // What has begun must be ended, or the client could not find the next message.
+  // A message that has begun to leave must be completed, or the client could not find the next one.
   while (out_.size() > 1) {
     AddOutLocked(-static_cast<int64_t>(out_.back().left()));
     out_.pop_back();

@@ -1,14 +1,13 @@
-// GrpcCall: one call of a client, unary or a stream, from its head to its end. What answers calls derives
-// from it.
+// GrpcCall: one call of a client, unary or a stream, from its head to its end. Base class of all calls.
 //
 //   OnMessage()/OnHalfClose()     one for each RequestMessage(); on the I/O thread
-//   Send(), Finish()              any thread; what comes behind the first Finish(), or the end, is dropped
-//   OnCancelled()                 the client has gone before all was sent, or its deadline is over; on the I/O thread
+//   Send(), Finish()              any thread; messages after the first Finish() or after the end are dropped
+//   OnCancelled()                 the client left before the end, or the deadline expired; on the I/O thread
 //
-// Flow. A message is given to the call when it has asked for one; what the client sends beyond that stays
-// within the window of its stream. What is sent and not taken by the client waits here (waiting()).
+// Flow control. The call receives a message only after it has requested one. Further input stays within the
+// window of its stream. Messages that the client has not taken wait here (waiting()).
 //
-// Life. Shared by the connection until its stream is over, and by what works for it.
+// Ownership. The connection shares the call until its stream is over. Work for the call shares it too.
 #pragma once
 
 #include <atomic>
@@ -31,14 +30,14 @@ class GrpcThread;
 
 class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCall> {
  public:
-  // What the connection knows of a call.
+  // The arguments of a call's constructor.
   struct Setup {
     std::shared_ptr<GrpcConnection> connection;  // shared with the other calls
     int32_t stream = 0;
     Http2Head head;
     Authorization authorization;
   };
-  // What was sent and is not on its way.
+  // Output that has not left yet.
   struct Waiting {
     size_t messages = 0;
     size_t bytes = 0;
@@ -48,61 +47,62 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   GrpcCall(const GrpcCall&) = delete;
   GrpcCall& operator=(const GrpcCall&) = delete;
 
-  // The metadata of the client. Constant.
+  // The client's metadata. Constant.
   const Http2Head& head() const { return head_; }
-  // What the client may do with which models, beyond its API, which it may use. Constant.
+  // The client's rights. The right to the call's API was checked; its models must be checked with this.
+  // Constant.
   const Authorization& authorization() const { return authorization_; }
 
   // --- For its connection.
 
-  // On the I/O thread, without the mutex.
+  // Call on the I/O thread, without the mutex.
   void Dispatch(GrpcEvent event, GrpcMessage message);
-  // These: REQUIRES the connection's mutex.
-  // Ends the call with this in place of what it would have answered, which is cancelled.
+  // REQUIRES for the functions below: the connection's mutex is held.
+  // Ends the call with this status and cancels its work. Drops output that has not left.
   void Cut(int code, std::string_view message);
-  // Whether a message has begun to come and not ended; ends the call when too little of it came since this
-  // was last asked.
+  // Whether a message has arrived in part. Ends the call if too little of it arrived since the last check.
   bool CheckMessage();
-  // Of SteadyNowNs(); 0: none. Set before the call is told anything.
+  // A SteadyNowNs() time; 0: no deadline. Set before the call receives any event.
   int64_t deadline_ns() const { return deadline_ns_; }
   void set_deadline_ns(int64_t deadline_ns) { deadline_ns_ = deadline_ns; }
 
  protected:
-  // Within one of these the call may be answered. What they throw ends it.
+  // The call may finish within these functions. An exception ends it.
   virtual void OnMessage(GrpcMessage message) = 0;
-  // The client sends no more.
+  // The client has ended its side.
   virtual void OnHalfClose() = 0;
-  // Nothing reaches the client any more, before everything that was to be sent had left. The last event.
+  // The client has gone before all output had left, so nothing reaches it any more. The last event.
   virtual void OnCancelled() = 0;
-  // The server drains: a call that stays open without anything under way is to end.
+  // The server drains. A call that is open without running work must end.
   virtual void OnDrain() {}
   // See NotifyWhenAtMost().
   virtual void OnSent() {}
 
-  // One more message is wanted, beside the first.
+  // Requests one more message. The first is requested by default.
   void RequestMessage();
   Waiting waiting() const;
-  // OnSent() is called once, when no more than this waits.
+  // Requests one call of OnSent(), when no more than `most` waits.
   void NotifyWhenAtMost(Waiting most);
   void Send(EncodedMessage message);
   void Finish(const Status& status);
-  // The same in two steps: under locks of the caller's, and Flush() without them.
+  // Send() and Finish() without Flush(), for callers that hold locks. Call Flush() without locks afterwards.
   void Push(EncodedMessage message);
   void PushEnd(const Status& status);
-  // Of what waits, all but the message that has begun to leave is dropped.
+  // Drops waiting messages, except one that has begun to leave.
   void DropWaiting();
   void Flush();
-  // Both: the answer of a unary call.
+  // Send() and Finish() in one step, for the response of a unary call.
   void SendAndFinish(EncodedMessage message);
-  // Whether something could still reach the client; for skipping the work of making it.
+  // Whether output could still reach the client. Lets callers skip useless work.
   bool open() const { return open_.load(std::memory_order_acquire); }
 
   GrpcThread& thread() const;
-  // Messages are compressed, where the server does that and the client takes it. Before the first is sent.
+  // Compresses messages if the server is configured so and the client accepts it. Call it before the first
+  // message is sent.
   void EnableCompression();
 
  private:
-  // Http2Stream; under the connection's mutex, which the analysis does not see.
+  // Http2Stream. Called under the connection's mutex, which the thread analysis does not see.
   void OnData(const Buffer& block, std::string_view bytes) override;
   void OnEnd() override;
   void OnClosed(bool reset) override;
@@ -112,7 +112,7 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void AppendTrailers(boost::container::small_vector_base<Http2Field>& fields) override;
 
   Refusals& refusals() const;
-  // `bytes` more, or less, wait to leave.
+  // Adds `bytes`, which may be negative, to the output that waits.
   void AddOutLocked(int64_t bytes) BRAID_REQUIRES(connection_->mutex());
   void ChargeOutLocked() BRAID_REQUIRES(connection_->mutex());
   bool IsAtMostLocked(const Waiting& most) const BRAID_REQUIRES(connection_->mutex());
@@ -126,10 +126,10 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void SendLocked(EncodedMessage message) BRAID_REQUIRES(connection_->mutex());
   void FinishLocked(int code, std::string_view message) BRAID_REQUIRES(connection_->mutex());
   void StartLocked() BRAID_REQUIRES(connection_->mutex());
-  // The same for a message, which may have to be inflated first. On the I/O thread.
+  // Dispatch() of a message, which may have to be inflated first. Call on the I/O thread.
   Status DispatchMessage(GrpcMessage message);
   void InflateElsewhere(std::shared_ptr<GrpcMessage> message);
-  // The message that the client has compressed. Errors end the call.
+  // Inflates a message that the client has compressed. Errors end the call.
   Result<GrpcMessage> Unpack(const GrpcMessage& message);
 
   const std::shared_ptr<GrpcConnection> connection_;
@@ -137,41 +137,40 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   const Http2Head head_;
   const Authorization authorization_;
   int64_t deadline_ns_ = 0;
-  bool over_ = false;  // OnCancelled() was called; the I/O thread's
+  bool over_ = false;  // OnCancelled() was called; used by the I/O thread only
   std::atomic<bool> open_{true};
-  ContentCoding coding_ = ContentCoding::kIdentity;  // of our messages; constant once one is sent
+  ContentCoding coding_ = ContentCoding::kIdentity;  // of sent messages; constant once one was sent
 
   struct Incoming {
     unsigned char prefix[5];
     size_t prefix_have = 0;
-    size_t left = 0;      // of the message
-    size_t recent = 0;    // bytes of it since it was last looked at
-    bool seen = false;    // then already
-    Buffer gathered;      // of a message that comes in several small pieces
-    size_t have = 0;      // there
-    GrpcMessage message;  // as far as it is there
+    size_t left = 0;      // bytes until the message ends
+    size_t recent = 0;    // bytes since the last check
+    bool seen = false;    // whether the message was checked before
+    Buffer gathered;      // for a message that arrives in several small pieces
+    size_t have = 0;      // bytes in `gathered`
+    GrpcMessage message;  // the pieces so far
   } in_ BRAID_GUARDED_BY(connection_->mutex());
-  // Boost's: std::deque allocates before it holds something.
-  boost::container::deque<GrpcMessage> ready_ BRAID_GUARDED_BY(connection_->mutex());  // not asked for yet
+  // Boost's, because std::deque allocates even while it is empty.
+  boost::container::deque<GrpcMessage> ready_ BRAID_GUARDED_BY(connection_->mutex());  // not requested yet
   size_t requested_ BRAID_GUARDED_BY(connection_->mutex()) = 1;
   size_t unconsumed_ BRAID_GUARDED_BY(connection_->mutex()) =
-      0;  // bytes for which the client has no window again
+      0;  // bytes for which the client's window was not extended
   bool half_closed_ BRAID_GUARDED_BY(connection_->mutex()) = false;
   bool half_close_told_ BRAID_GUARDED_BY(connection_->mutex()) = false;
   std::optional<Waiting> notify_ BRAID_GUARDED_BY(connection_->mutex());
-  bool refused_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // what the client still sends is thrown away
-  bool too_large_ BRAID_GUARDED_BY(connection_->mutex()) =
-      false;  // a message is larger than the server takes
+  bool refused_ BRAID_GUARDED_BY(connection_->mutex()) = false;    // further input is discarded
+  bool too_large_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // a message is larger than the limit
   boost::container::deque<EncodedMessageReader> out_ BRAID_GUARDED_BY(connection_->mutex());
   size_t out_bytes_ BRAID_GUARDED_BY(connection_->mutex()) = 0;
   MemoryCharge out_charge_ BRAID_GUARDED_BY(connection_->mutex());
-  bool started_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // the head of the answer is submitted
+  bool started_ BRAID_GUARDED_BY(connection_->mutex()) = false;  // the response's head was submitted
   bool closed_ BRAID_GUARDED_BY(connection_->mutex()) = false;
   bool cancel_told_ BRAID_GUARDED_BY(connection_->mutex()) = false;
   struct End {
     std::string code;
     std::string message;  // percent-encoded
-    bool later = false;   // the same call may well be taken later
+    bool later = false;   // the client may retry the call later
   };
   std::optional<End> finish_ BRAID_GUARDED_BY(connection_->mutex());
 };

@@ -20,19 +20,20 @@
 namespace braid {
 namespace {
 
-// Reads of one connection before others of its thread have their turn.
+// Reads of one connection before other connections of its thread get their turn.
 constexpr int kMostReads = 16;
-// Bytes that are taken out of the session for one system call.
+// The maximum number of bytes that the session stages for one system call.
 constexpr size_t kMostStaged = size_t{1} << 20;
 constexpr size_t kMostPieces = 64;
 
-// The connection whose input this thread is working off: what it answers leaves at the end of that.
+// The connection whose input this thread is handling. Its responses leave when that ends.
 thread_local const GrpcConnection* reading = nullptr;
 
 // Longer than any server runs, and short enough to be added to its clock.
 constexpr int64_t kLongestTimeoutNs = int64_t{1} << 61;
 
-// Of a grpc-timeout, in nanoseconds: up to eight digits and a unit. Nothing for anything else.
+// Returns the nanoseconds of a grpc-timeout: up to eight digits and a unit. Returns nullopt for any other
+// text.
 std::optional<int64_t> ParseTimeout(std::string_view text) {
   if (text.size() < 2 || text.size() > 9) return std::nullopt;
   int64_t number = 0;
@@ -61,7 +62,7 @@ class GrpcSender final : public AccessPolicy::Sender {
   const std::string_view certificate_;
 };
 
-// "application/grpc", alone or with what messages are encoded by or parameters.
+// Whether the type is "application/grpc", alone or with an encoding of messages or parameters.
 bool IsGrpc(std::string_view content_type) {
   constexpr std::string_view kGrpc = "application/grpc";
   return content_type.starts_with(kGrpc) &&
@@ -91,7 +92,7 @@ Status GrpcConnection::Start() {
 }
 
 void GrpcConnection::OnEvents(uint32_t events) {
-  // What TLS has to write may wait for what there is to read.
+  // Output of TLS may have waited for input.
   if ((events & EPOLLOUT) != 0 || socket_.encrypted()) {
     MutexLock lock(mutex_);
     retry_ = delivery_.taken();
@@ -149,14 +150,14 @@ bool GrpcConnection::ReadOnce() {
     DispatchLocked();
   }
   if (!received.ok()) {
-    // What the session has to say of it still leaves.
+    // The session's last message, about this error, still leaves.
     reading = nullptr;
     Flush();
     Close();
     return false;
   }
-  // Edge-triggered: what comes after a read that was not filled is told anew. Not so the end that was told
-  // with these bytes, and what TLS has read ahead.
+  // Edge-triggered: after a partial read, an event reports further input. But not an end that was reported
+  // with these bytes, or bytes that TLS has read ahead.
   return size == room.size() || ended_by_client_ || socket_.encrypted();
 }
 
@@ -411,7 +412,7 @@ void GrpcConnection::Watch() {
   if (options.idle_ns > 0) {
     Locked([&] {
       mutex_.AssertHeld();
-      // Streams that were refused have no call whose end would be seen.
+      // Refused streams have no call that would report their end.
       if (idle_since_ns_ == 0 && !session_.has_streams()) idle_since_ns_ = now_ns;
       if (idle_since_ns_ == 0 || now_ns < idle_since_ns_ + options.idle_ns) return;
       idle_since_ns_ = now_ns;
@@ -426,7 +427,7 @@ void GrpcConnection::OnPing() {
   mutex_.AssertHeld();
   const GrpcConnectionOptions& options = thread_.state().connections;
   const int64_t now_ns = SteadyNowNs();
-  // Without calls a client may ping once in two hours, as gRPC's servers have it.
+  // Without calls a client may ping once in two hours, as with gRPC's own servers.
   constexpr int64_t kIdleIntervalNs = 7'200'000'000'000;
   const bool idle = !session_.has_streams() && !options.keepalive_without_calls;
   const int64_t interval_ns = idle ? kIdleIntervalNs : options.ping_interval_ns;
@@ -448,7 +449,7 @@ void GrpcConnection::OnStreamRefused() {
 void GrpcConnection::OnFault(uint32_t error, std::string_view text) {
   mutex_.AssertHeld();
   faulty_ = true;
-  // nghttp2 has no other reason for this one.
+  // nghttp2 uses this error only for resets.
   const bool resets = error == NGHTTP2_INTERNAL_ERROR;
   thread_.state().limits->refusals.Count(resets ? Limit::kGrpcResets : Limit::kHttp2,
                                          resets ? "a connection resets too many calls" : text);
@@ -485,7 +486,7 @@ void GrpcConnection::Close() {
     if (over_) return;
     over_ = broken_ = true;
     session_.CloseAll();
-    // A client that goes on sending is told at once; closed in the usual way, the socket would have it wait.
+    // A reset stops a client that keeps sending at once. With a normal close it would wait.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     if (faulty_) ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }

@@ -1,10 +1,10 @@
 // GrpcConnection: one client's socket with its HTTP/2 session and its calls.
 //
-// Who may touch what. The socket is read by the connection's I/O thread. Session and calls are guarded by one
-// mutex, under which nothing blocks and no code of a call's runs: what a read brings is noted as events, and
-// told after it. Answers come on any thread, which writes them itself as far as the socket takes them: no
-// hand-over. One thread writes at a time, without the mutex; what others answer meanwhile, it writes too.
-// What answers within a read waits for the end of that read, and leaves in one system call.
+// Threads. The connection's I/O thread reads the socket. One mutex guards the session and the calls. Nothing
+// blocks under it, and no code of a call runs under it: a read notes events, which are dispatched after it.
+// Responses come on any thread, which writes them itself as far as the socket takes them, without a switch of
+// threads. One thread writes at a time, without the mutex, and also writes the responses that other threads
+// add meanwhile. Responses within a read wait for its end and leave in one system call.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace braid {
 class GrpcCall;
 class GrpcThread;
 
-// What a call is told on its I/O thread.
+// An event that a call receives on its I/O thread.
 enum class GrpcEvent : unsigned char { kMessage, kHalfClose, kSent, kDrain, kCancelled };
 
 class GrpcConnection final : public EventLoop::Watcher,
@@ -42,17 +42,17 @@ class GrpcConnection final : public EventLoop::Watcher,
   GrpcConnection(GrpcThread& thread, ClientSocket socket, ConnectionLimits::Place place);
   ~GrpcConnection() override;
 
-  // --- On the I/O thread.
+  // --- Call on the I/O thread.
   Status Start();
-  // Tells all calls that the server drains.
+  // Notifies all calls that the server drains.
   void DrainCalls();
-  // No more calls are taken; closes when those that run have ended.
+  // Takes no more calls. Closes when the running ones have ended.
   void Drain();
-  // Cancels what runs, and closes.
+  // Cancels running calls and closes.
   void Abort();
 
   GrpcThread& thread() const { return thread_; }
-  // As ClientSocket's. Any thread.
+  // See ClientSocket. Any thread.
   std::string_view certificate_identity() const { return socket_.certificate_identity(); }
 
   // --- For its calls.
@@ -60,29 +60,29 @@ class GrpcConnection final : public EventLoop::Watcher,
   // Guards the session and the calls.
   Mutex& mutex() BRAID_THREAD_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
   Http2Session& session() BRAID_REQUIRES(mutex_) { return session_; }
-  // Runs `work` under the mutex. What it throws ends the connection: no call may be left without an end.
+  // Runs `work` under the mutex. An exception ends the connection, because no call may be left without an
+  // end.
   template <class Work>
   void Locked(Work&& work) noexcept BRAID_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     const Status done = Guarded([&] { work(); });
     if (!done.ok()) BreakLocked();
   }
-  // To the I/O thread after what it does now, or soon.
+  // Dispatches an event on the I/O thread, after its current work or soon.
   void AddEventLocked(std::shared_ptr<GrpcCall> call, GrpcEvent event, GrpcMessage message = {})
       BRAID_REQUIRES(mutex_);
-  // Data of a call has come, or leaves.
+  // Record that a call received, or sent, data.
   void NoteReceivedLocked() BRAID_REQUIRES(mutex_) { data_since_ping_ = true; }
   void NoteSentLocked() BRAID_REQUIRES(mutex_) {
     data_since_ping_ = true;
     pings_without_data_ = 0;
   }
-  // The stream of the call is over.
+  // Records that the call's stream is over.
   void EndCallLocked(GrpcCall& call) BRAID_REQUIRES(mutex_);
-  // Messages that have begun to come are looked at from time to time: those that are too slow end their
-  // calls.
+  // Starts to check partly received messages from time to time. Calls whose message is too slow end.
   void WatchMessages();
-  // Writes the pending frames now, or at the end of this thread's Batch. A thread that already writes takes
-  // them along.
+  // Writes the pending frames now, or at the end of this thread's Batch. If another thread is writing, it
+  // writes them too.
   void Flush() BRAID_EXCLUDES(mutex_);
 
  private:
@@ -98,26 +98,27 @@ class GrpcConnection final : public EventLoop::Watcher,
   void OnFault(uint32_t error, std::string_view text) override;
   std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head head, const Status& fault) override;
 
-  // Nothing can be written any more; the I/O thread hears of it, and closes.
+  // Marks the connection as broken. The I/O thread receives an event and closes it.
   void BreakLocked() noexcept BRAID_REQUIRES(mutex_);
 
   void ReadAll();
-  // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
-  // Once for each time that memory becomes short.
+  // Whether to delay a client that sends large input while memory is short, so that other requests finish
+  // first. A timer then continues. Each shortage of memory delays a connection once.
   bool HoldBack();
-  // False when there is no more for now.
+  // Reads once. Returns false if there is no more input for now.
   bool ReadOnce();
   void DispatchEvents() BRAID_EXCLUDES(mutex_);
   // The same; gives the mutex back while it calls.
   void DispatchLocked() BRAID_REQUIRES(mutex_);
   void AtEnd() noexcept override;
   void FlushNow() BRAID_EXCLUDES(mutex_);
-  // What the socket takes now; false when it takes no more for now, or (`failed`) never.
+  // Writes until the socket takes no more. Returns false if bytes are left, and sets `failed` if they cannot
+  // be written.
   bool Write(bool& failed);
   void ArmDeadlineLocked() BRAID_REQUIRES(mutex_);
   void OnDeadline();
   void OnMessagesDue();
-  // Keepalive and age.
+  // For keepalive, age and idle time.
   void ArmWatch();
   void Watch();
   void Close();
@@ -129,34 +130,35 @@ class GrpcConnection final : public EventLoop::Watcher,
   Mutex mutex_;
   Http2Session session_ BRAID_GUARDED_BY(mutex_);
   std::vector<Event> events_ BRAID_GUARDED_BY(mutex_);
-  bool dispatch_posted_ BRAID_GUARDED_BY(mutex_) = false;  // the I/O thread will look for events
-  std::vector<std::shared_ptr<GrpcCall>> ended_ BRAID_GUARDED_BY(mutex_);  // are let go without the mutex
+  bool dispatch_posted_ BRAID_GUARDED_BY(mutex_) = false;  // a dispatch was posted to the I/O thread
+  std::vector<std::shared_ptr<GrpcCall>> ended_ BRAID_GUARDED_BY(mutex_);  // to be released without the mutex
   std::set<std::pair<int64_t, GrpcCall*>> deadlines_ BRAID_GUARDED_BY(mutex_);  // of calls that are not over
-  bool data_since_ping_ BRAID_GUARDED_BY(mutex_) = false;  // the client's pings measure what passes
-  int pings_without_data_ BRAID_GUARDED_BY(mutex_) = 0;    // of ours, since calls last sent something
-  int64_t idle_since_ns_ BRAID_GUARDED_BY(mutex_);         // when the last call ended; 0: there are calls
-  bool retry_ BRAID_GUARDED_BY(mutex_) = false;            // the socket took more again while a thread wrote
-  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);       // of outgoing_ to the socket
-  bool blocked_ BRAID_GUARDED_BY(mutex_) = false;          // the socket takes no more for now
-  bool broken_ BRAID_GUARDED_BY(mutex_) = false;           // nothing can be written any more
-  bool over_ BRAID_GUARDED_BY(mutex_) = false;             // closed by the I/O thread
-  bool faulty_ BRAID_GUARDED_BY(mutex_) = false;           // ends for a fault of the client's
-  OutgoingBytes outgoing_;                                 // of the thread that writes
+  // Data was sent or received since the client's last ping.
+  bool data_since_ping_ BRAID_GUARDED_BY(mutex_) = false;
+  int pings_without_data_ BRAID_GUARDED_BY(mutex_) = 0;  // pings of the server since calls last sent data
+  int64_t idle_since_ns_ BRAID_GUARDED_BY(mutex_);       // when the last call ended; 0: there are calls
+  bool retry_ BRAID_GUARDED_BY(mutex_) = false;          // the socket became writable while a thread wrote
+  SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);     // of outgoing_ to the socket
+  bool blocked_ BRAID_GUARDED_BY(mutex_) = false;        // the socket takes no more for now
+  bool broken_ BRAID_GUARDED_BY(mutex_) = false;         // writing is no longer possible
+  bool over_ BRAID_GUARDED_BY(mutex_) = false;           // closed by the I/O thread
+  bool faulty_ BRAID_GUARDED_BY(mutex_) = false;         // ends for a fault of the client
+  OutgoingBytes outgoing_;                               // used by the thread that writes
 
   // Owned by the I/O thread.
-  std::vector<Event> dispatching_;  // keeps its memory
+  std::vector<Event> dispatching_;  // a member to reuse its memory
   std::optional<EventLoop::TimerKey> deadline_timer_;
   std::optional<EventLoop::TimerKey> watch_timer_;
   std::optional<EventLoop::TimerKey> message_timer_;
   std::optional<EventLoop::TimerKey> hold_timer_;
-  int64_t held_since_ns_ = 0;  // 0: memory was not short since
+  int64_t held_since_ns_ = 0;  // when the connection began to wait for memory; 0: it does not
   const int64_t born_ns_;
-  int64_t heard_ns_;              // when something last came
-  int64_t pinged_ns_ = 0;         // of the ping that is not answered; 0: none
+  int64_t heard_ns_;              // when bytes last arrived
+  int64_t pinged_ns_ = 0;         // when the unanswered ping was sent; 0: none
   int64_t aged_ns_ = 0;           // when the client was told that the connection is too old; 0: not yet
-  int64_t last_ping_ns_ = 0;      // of the client's
-  int ping_strikes_ = 0;          // of pings without data between them
-  bool ended_by_client_ = false;  // its last bytes may be there, and the end is behind them
+  int64_t last_ping_ns_ = 0;      // when the client last sent a ping
+  int ping_strikes_ = 0;          // the client's pings that came too soon without data between them
+  bool ended_by_client_ = false;  // unread bytes and the end may be left
   bool large_reads_ = false;      // the last read was full
 };
 

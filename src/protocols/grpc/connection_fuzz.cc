@@ -1,4 +1,5 @@
-// What a client sends on a connection of gRPC, up to the end of its side: HTTP/2, heads of calls, messages.
+// Fuzzes the bytes that a client sends on a gRPC connection before it ends its side: HTTP/2, heads of calls,
+// messages.
 #include "protocols/grpc/connection.h"
 
 #include <fcntl.h>
@@ -59,7 +60,7 @@ class Protocol final : public GrpcProtocol {
   }
 };
 
-// One thread for all inputs.
+// One server thread for all inputs.
 class Server {
  public:
   Server() { thread_.loop().Start(); }
@@ -93,7 +94,7 @@ class Server {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace braid;
-  static auto* const server = new Server();  // lives as long as the process
+  static auto* const server = new Server();  // never destroyed
   FuzzInput input(data, size);
   const size_t first = input.Number(0, 4096);
   const std::string sent = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string(input.rest());

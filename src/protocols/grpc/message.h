@@ -1,4 +1,4 @@
-// Messages of gRPC as bytes: those that clients send, in the pieces in which they came, and ours.
+// Messages of gRPC as bytes: those of clients, in the pieces in which they arrived, and those of the server.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -13,19 +13,19 @@
 
 namespace braid {
 
-// In front of each message.
+// The size of the prefix of each message.
 inline constexpr size_t kGrpcPrefixBytes = 5;
 
-// Of undefined contents. Throws std::bad_alloc.
+// Returns a buffer with undefined contents. Throws std::bad_alloc.
 Buffer HeapBuffer(size_t size);
 
-// A message of a client, which lies where it was read from the socket.
+// A client's message. It lies in the buffers into which the socket was read.
 class GrpcMessage {
  public:
-  // The pieces, for reading them in place. Valid while this is not changed.
+  // The pieces, for reading them in place. Valid until a change.
   WireSegments segments() const { return {segments_.data(), segments_.size()}; }
   size_t size() const { return size_; }
-  // Whether the bytes are compressed, as `grpc-encoding` says.
+  // Whether the bytes are compressed with `grpc-encoding`.
   bool compressed = false;
 
   void Add(Buffer piece) {
@@ -41,44 +41,44 @@ class GrpcMessage {
   size_t size_ = 0;
 };
 
-// A message of ours: what is small in one text, and large tensors where they lie.
+// A message of the server: small parts in one text, large tensors in place.
 struct EncodedMessage {
   struct Reference {
-    size_t position = 0;  // in `text`, where the bytes belong
+    size_t position = 0;  // where the bytes belong in `text`
     Buffer bytes;
   };
 
-  // Puts the prefix of gRPC in front: whether the message is compressed, and its length.
+  // Adds gRPC's prefix: whether the message is compressed, and its length.
   void AddPrefix();
-  // Compresses it, where that makes it smaller. Errors: those of Compress().
+  // Compresses the message if that makes it smaller. Errors: those of Compress().
   Status CompressBy(ContentCoding coding, int level);
 
   std::string text;
-  size_t begin = 0;  // of the message, in `text`; best with room for the prefix before it
+  size_t begin = 0;  // of the message in `text`; best with room for the prefix before it
   boost::container::small_vector<Reference, 4> references;
   size_t size = 0;
   bool compressed = false;
 };
 
-// The bytes of a compressed message. Errors: INVALID_ARGUMENT for bytes that are not what they should be, and
-// RESOURCE_EXHAUSTED for more than `limit`.
+// Returns the bytes of a compressed message. Errors: INVALID_ARGUMENT for invalid bytes, RESOURCE_EXHAUSTED
+// for more than `limit`.
 Result<GrpcMessage> Decompress(const GrpcMessage& message, size_t limit);
 
-// Goes through a message once.
+// Reads a message once, from begin to end.
 class EncodedMessageReader {
  public:
   explicit EncodedMessageReader(EncodedMessage message)
       : message_(std::move(message)), at_(message_.begin), left_(message_.size) {}
 
   size_t left() const { return left_; }
-  // REQUIRES: bytes <= left()
+  // Moves the next bytes to `to`. REQUIRES: bytes <= left()
   void Take(size_t bytes, OutgoingBytes& to);
 
  private:
   EncodedMessage message_;
   size_t at_;             // in the text
-  size_t reference_ = 0;  // the next one
-  size_t offset_ = 0;     // in it
+  size_t reference_ = 0;  // index of the next reference
+  size_t offset_ = 0;     // within that reference
   size_t left_;
 };
 

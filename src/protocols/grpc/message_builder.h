@@ -1,5 +1,5 @@
-// Builds a protobuf message without protobuf: one text holds all small fields and small tensors; large
-// tensors are referenced where they lie, and their buffers let go when they are sent.
+// GrpcMessageBuilder: builds a protobuf message without protobuf. One text holds all small fields and small
+// tensors. Large tensors are referenced in place, and their buffers are released when they were sent.
 #pragma once
 
 #include <bit>
@@ -15,11 +15,11 @@
 
 namespace braid {
 
-// Tensors of at least so many bytes are not copied.
+// Tensors of at least this size are not copied.
 inline constexpr size_t kReferencedTensorBytes = 4096;
 
-// Sizes of what is written below, for the lengths of messages that contain it. REQUIRES: the field's number
-// is below 16, so that its tag is one byte.
+// Sizes of encoded fields, for the lengths of messages that contain them. REQUIRES: the field's number is
+// below 16, so that its tag is one byte.
 inline size_t VarintSize(uint64_t value) { return static_cast<size_t>((std::bit_width(value | 1) + 6) / 7); }
 inline size_t LengthDelimitedSize(size_t size) { return 1 + VarintSize(size) + size; }
 inline size_t TextFieldSize(std::string_view text) { return LengthDelimitedSize(text.size()); }
@@ -39,7 +39,7 @@ class GrpcMessageBuilder {
     head_ += static_cast<char>(value);
   }
   void Tag(uint32_t field, WireType type) { Varint(field << 3 | static_cast<uint32_t>(type)); }
-  // The start of a field of `length` bytes that are written next.
+  // Begins a field of `length` bytes, which the caller writes next.
   void Length(uint32_t field, size_t length) {
     Tag(field, WireType::kBytes);
     Varint(length);
@@ -48,11 +48,11 @@ class GrpcMessageBuilder {
     Length(field, text.size());
     head_ += text;
   }
-  // As proto3 writes a field without presence: not at all when it is empty.
+  // Writes a proto3 field without presence, which is left out if it is empty.
   void OptionalText(uint32_t field, std::string_view text) {
     if (!text.empty()) Text(field, text);
   }
-  // Fields that were written elsewhere.
+  // Appends encoded fields.
   void Append(std::string_view fields) { head_ += fields; }
   void Fixed64(uint32_t field, uint64_t value) {
     Tag(field, WireType::kFixed64);
@@ -69,18 +69,18 @@ class GrpcMessageBuilder {
   }
 
   size_t size() const { return head_.size() - start_ + referenced_bytes_; }
-  // What was written, when no bytes were referenced.
+  // The encoded fields. REQUIRES: no bytes were referenced.
   std::string_view text() const { return std::string_view(head_).substr(start_); }
 
-  // Makes what was written so far the value of a length-delimited field, with `before` in front of it. Called
-  // at most once.
+  // Makes the fields so far the value of a length-delimited field, and puts `before` before it. Call it at
+  // most once.
   void Wrap(std::string_view before, uint32_t field);
 
-  // Called once, as the last thing.
+  // Returns the message. Call it once, at the end.
   EncodedMessage Build();
 
  private:
-  // Before the message, for Wrap() without moving anything.
+  // Room before the message, so that Wrap() need not move it.
   static constexpr size_t kPrefixRoom = 16;
 
   std::string head_;

@@ -1,12 +1,12 @@
-// Unary methods that a plain function answers, from message to message: a protocol's table of them says which
-// API each belongs to, where it runs, and what answers it. The function asks the authorization about the model that
-// the message names.
+// GrpcMethod: a unary method that a plain function answers, from message to message. A protocol's table lists
+// its methods: the API of each, the thread that runs it, and its function. The function asks the
+// authorization about the model that the message names.
 //
 //   constexpr GrpcMethod<Protocol> kMethods[] = {
 //       {"/package.Service/Live", Api::kHealth, GrpcMethodPlace::kIoThread, false, &AnswerMethod<&Live>}};
 //   for (const auto& method : kMethods) routes.push_back(MethodRoute(protocol, pool, method));
 //
-// `Protocol` is what the functions get; it outlives the server.
+// The functions get the `Protocol`, which outlives the server.
 #pragma once
 
 #include <functional>
@@ -19,32 +19,32 @@
 
 namespace braid {
 
-// Where a method runs.
+// The thread that runs a method.
 enum class GrpcMethodPlace : uint8_t {
-  kIoThread,  // answers at once, whatever else goes on
-  kTask,      // on the server's thread for what takes a while
-  kPool,      // on the protocol's own threads: blocks
-  kLater,     // begins on the I/O thread, and is answered from anywhere
+  kIoThread,  // the I/O thread; answers at once, under any load
+  kTask,      // the server's thread for longer tasks
+  kPool,      // the protocol's own threads; may block
+  kLater,     // begins on the I/O thread and answers later, on any thread
 };
 
 template <class Protocol>
 struct GrpcMethod {
-  // Takes the answer of a method that is answered later; any thread.
+  // Receives the result of a method that answers later. Any thread.
   using Done = std::function<void(Result<EncodedMessage>)>;
 
   const char* path;
   Api api;
   GrpcMethodPlace place;
-  // Whether it is refused while the server starts or exits.
+  // Whether the method is refused while the server starts or exits.
   bool needs_serving;
-  // Reads the message, answers it, writes the answer.
+  // Reads the message and returns the encoded response.
   Result<EncodedMessage> (*answer)(Protocol&, const Authorization& authorization, const GrpcMessage& message);
-  // The same for kLater, in place of `answer`.
+  // The same for kLater, instead of `answer`.
   void (*answer_later)(Protocol&, const Authorization& authorization, const GrpcMessage& message,
                        Done done) = nullptr;
 };
 
-// Errors: INVALID_ARGUMENT for bytes that are no such message.
+// Parses a message. Errors: INVALID_ARGUMENT for invalid bytes.
 template <class Request>
 Status ReadGrpcMessage(const GrpcMessage& message, Request& request) {
   std::string whole;
@@ -73,7 +73,7 @@ Result<EncodedMessage> WriteGrpcMessage(const Response& response) {
 template <class Protocol>
 class GrpcMethodCall final : public GrpcUnaryCall {
  public:
-  // `pool` is for kPool; null where no method is such a one.
+  // `pool` runs methods of kPool; null if there are none.
   GrpcMethodCall(Setup setup, Protocol& protocol, ControlPool* pool, const GrpcMethod<Protocol>& method)
       : GrpcUnaryCall(std::move(setup)), protocol_(protocol), pool_(pool), method_(method) {}
 
@@ -107,7 +107,7 @@ class GrpcMethodCall final : public GrpcUnaryCall {
   void OnCancelled() override {}
 
   void Work() {
-    // A client that has gone while its call waited does not get a model loaded any more.
+    // If the client has gone meanwhile, a load of a model is no longer wanted.
     if (!open()) return;
     Result<EncodedMessage> answer = InternalError("");
     const Status fault = Guarded([&] { answer = method_.answer(protocol_, authorization(), message_); });
@@ -115,7 +115,7 @@ class GrpcMethodCall final : public GrpcUnaryCall {
   }
 
   void Answer(Result<EncodedMessage> answer) {
-    // The call lives on until the client has taken its answer.
+    // The call lives until the client has taken the response.
     message_ = {};
     if (answer.ok()) {
       SendAndFinish(*std::move(answer));

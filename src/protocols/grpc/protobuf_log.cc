@@ -12,8 +12,7 @@
 namespace braid {
 namespace {
 
-// For the process, since each library knows of one function in it, which is given nothing of whom it logs
-// for.
+// One object for the process: each protobuf library has one global handler without context.
 struct Routes {
   Mutex mutex;
   std::vector<Logger*> loggers BRAID_GUARDED_BY(mutex);

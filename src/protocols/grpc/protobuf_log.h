@@ -1,16 +1,16 @@
-// What protobuf has to say goes to the server's log, as lines like all others: by itself it prints to
-// standard error, with texts of clients as they came.
+// ProtobufLogRoute: sends protobuf's log messages to the server's log, as lines in the usual form. By default
+// protobuf prints them to standard error, with unescaped texts of clients.
 #pragma once
 
 #include "base/log.h"
 
 namespace braid {
 
-// While one lives, lines go to its logger; with none, they are written to standard error, escaped. Of two,
-// the younger one's logger is used. Any thread may log at any time.
+// Protobuf logs to its logger while the object lives. If there are several, the youngest one's logger is
+// used. If there is none any more, messages go to standard error, escaped. Any thread may log at any time.
 class ProtobufLogRoute {
  public:
-  // `log` outlives it.
+  // `log` outlives the object.
   explicit ProtobufLogRoute(Logger& log);
   ~ProtobufLogRoute();
   ProtobufLogRoute(const ProtobufLogRoute&) = delete;

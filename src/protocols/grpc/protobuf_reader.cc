@@ -52,7 +52,7 @@ bool ProtobufReader::ReadVarintOfAtMost(int bytes, uint64_t& value) {
 }
 
 bool ProtobufReader::ReadVarint(uint64_t& value) {
-  // Most numbers are one byte, and most bytes have their successor beside them.
+  // Most numbers have one byte, and most bytes are not at the end of a segment.
   const size_t together = Contiguous();
   if (together >= 10) {
     value = 0;
@@ -153,7 +153,7 @@ bool ProtobufReader::CopyRepeated(const WireTag& tag, Element element, size_t si
     uint64_t number = 0;
     if (!ReadVarint(number)) return false;
     if (element == Element::kBool) number = number != 0;
-    // The low bytes come first on every machine that this runs on.
+    // The low bytes come first on all supported machines.
     std::memcpy(to, &number, size);
     to += size;
     return true;
@@ -161,7 +161,7 @@ bool ProtobufReader::CopyRepeated(const WireTag& tag, Element element, size_t si
 }
 
 bool ProtobufReader::SkipField(const WireTag& tag) {
-  // Open groups, innermost last; a loop instead of recursion, since the peer decides how deep it goes.
+  // Open groups, innermost last. A loop instead of recursion, because the peer chooses the depth.
   boost::container::small_vector<uint32_t, 8> groups;
   WireTag next = tag;
   while (true) {

@@ -1,10 +1,9 @@
-// Reads the protobuf wire format in place from bytes that lie in several pieces, as gRPC hands a message
-// over.
+// ProtobufReader: reads the protobuf wire format in place, from a message that lies in several pieces.
 //
-// Accepts and refuses what protobuf's own parser does: varints of up to ten bytes, tags and lengths of up to
-// five, unknown fields and groups skipped, nesting bounded. Every read is checked against the message's end,
-// nothing is allocated by a length alone. A read that returns false has met a malformed message; the reader
-// must then be dropped.
+// It accepts and refuses the same bytes as protobuf's own parser: varints of up to ten bytes, tags and
+// lengths of up to five, unknown fields and groups skipped, nesting bounded. Every read is checked against
+// the message's end, and a length alone allocates nothing. A read that returns false has found a malformed
+// message. Drop the reader then.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -17,14 +16,14 @@
 
 namespace braid {
 
-// The pieces of one message, in order. Not owned.
+// The pieces of one message in order. Not owned.
 using WireSegments = std::span<const std::string_view>;
 
-// Where a part of a message lies, for reading it later.
+// The place of a part of a message, for reading it later.
 struct WireRange {
   size_t segment = 0;
   size_t offset = 0;  // in that segment
-  size_t size = 0;    // may reach over several segments
+  size_t size = 0;    // may extend over several segments
 };
 
 enum class WireType : uint8_t {
@@ -43,31 +42,31 @@ struct WireTag {
 
 class ProtobufReader {
  public:
-  // As protobuf's: messages and groups inside each other.
+  // The nesting limit of messages and groups, as in protobuf.
   static constexpr int kMaxDepth = 100;
 
   explicit ProtobufReader(WireSegments segments);
   ProtobufReader(WireSegments segments, const WireRange& range);
 
-  // Bytes up to the end of the message that is being read.
+  // The number of bytes to the end of the current message.
   size_t remaining() const { return remaining_; }
 
-  // Refuses field number 0 and wire types that do not exist.
+  // Refuses field number 0 and unknown wire types.
   bool ReadTag(WireTag& tag);
   bool ReadVarint(uint64_t& value);
   bool ReadFixed64(uint64_t& value) { return ReadCopy(&value, sizeof(value)); }
-  // The length of a length-delimited field, checked against what remains.
+  // Reads the length of a length-delimited field and checks it against remaining().
   bool ReadLength(size_t& length);
-  // A length-delimited text, which must be UTF-8.
+  // Reads a length-delimited text, which must be UTF-8.
   bool ReadText(std::string& text);
-  // A length-delimited field: its place, and the reader moves past it.
+  // Sets `range` to the place of a length-delimited field, and skips the field.
   bool ReadRange(WireRange& range);
   bool ReadCopy(void* to, size_t size);
   bool Skip(size_t size);
   // Skips the field whose tag was just read.
   bool SkipField(const WireTag& tag);
 
-  // Reads a nested message: body(field tag) is called for each of its fields and must consume it.
+  // Reads a nested message. Calls body(tag) for each of its fields, which must consume the field.
   template <class Body>
   bool ReadMessage(Body body) {
     size_t length = 0;
@@ -80,7 +79,7 @@ class ProtobufReader {
     remaining_ = after;
     return ok;
   }
-  // The fields up to the end of the present message.
+  // Reads the fields up to the end of the current message.
   template <class Body>
   bool ReadFields(Body body) {
     WireTag tag;
@@ -89,8 +88,8 @@ class ProtobufReader {
     }
     return true;
   }
-  // Reads one field of a repeated number, packed or not: element() is called where each element begins and
-  // must consume it. REQUIRES: tag.type is kBytes or the element's own type.
+  // Reads one field of a repeated number, packed or not. Calls element() for each element, which must consume
+  // it. REQUIRES: tag.type is kBytes or the element's own type.
   template <class Element>
   bool ReadRepeated(const WireTag& tag, Element element) {
     if (tag.type != WireType::kBytes) return element();
@@ -104,15 +103,15 @@ class ProtobufReader {
     remaining_ = after;
     return true;
   }
-  // Reads one field of a repeated element, packed or not, and writes its elements at `to` as tensors have
-  // them, the next of which goes behind: a number in `size` bytes, its low ones; a bool as 0 or 1; a text or
-  // bytes behind its length of four bytes. REQUIRES: as ReadRepeated(); there is room.
+  // Reads one field of a repeated element, packed or not. Writes its elements to `to` as tensors have them,
+  // and advances `to`. A number becomes its low `size` bytes; a bool becomes 0 or 1; texts and bytes follow
+  // their length of four bytes. REQUIRES: as ReadRepeated(); `to` has enough room.
   enum class Element : uint8_t { kVarint, kBool, kFixed, kBytes };
   bool CopyRepeated(const WireTag& tag, Element element, size_t size, std::byte*& to);
 
  private:
-  // Bytes at cursor_ that belong to the message and lie together; moves to the next segment when there are
-  // none.
+  // Returns how many bytes of the message lie together at cursor_. Moves to the next segment at the end of
+  // one.
   size_t Contiguous();
   bool ReadByte(uint8_t& byte);
   bool ReadVarintOfAtMost(int bytes, uint64_t& value);
@@ -129,7 +128,7 @@ class ProtobufReader {
   int depth_ = 0;
 };
 
-// Copies the bytes of a range to `to`, which has room for range.size.
+// Copies the bytes of a range to `to`. REQUIRES: `to` has room for range.size.
 void CopyRange(WireSegments segments, const WireRange& range, std::byte* to);
 
 }  // namespace braid

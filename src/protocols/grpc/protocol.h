@@ -1,4 +1,5 @@
-// A protocol that a GrpcServer serves: KServe v2, TensorFlow Serving. Several share one port.
+// GrpcProtocol: a protocol that a GrpcServer serves, such as KServe v2 or TensorFlow Serving. Several share
+// one port.
 #pragma once
 
 #include <functional>
@@ -14,19 +15,19 @@ namespace braid {
 
 class GrpcThread;
 
-// A method, by which calls are made.
+// A method that clients can call.
 struct GrpcRoute {
   std::string path;  // "/package.Service/Method"
   Api api;
-  // Makes the call of a client who may call it; its first message comes as soon as it is there. On the I/O
-  // thread, under the connection's mutex: short. Errors are the answer.
+  // Makes a call whose client has the right to the API. Its first message follows once it has arrived. Runs
+  // on the I/O thread, under the connection's mutex, so it must be short. Errors are the response.
   std::function<Result<std::shared_ptr<GrpcCall>>(GrpcThread& thread, GrpcCall::Setup setup)> make;
 };
 
-// Belongs to one server, and outlives it.
+// A protocol belongs to one server, and outlives it.
 class GrpcProtocol {
  public:
-  // What a protocol keeps for the calls of one I/O thread; used on that thread alone.
+  // The state of a protocol for the calls of one I/O thread. Used on that thread only.
   class ThreadState {
    public:
     virtual ~ThreadState() = default;
@@ -34,12 +35,13 @@ class GrpcProtocol {
 
   virtual ~GrpcProtocol() = default;
 
-  // The full names of its services, for reflection.
+  // Returns the full names of its services, for reflection.
   virtual std::vector<std::string> ServiceNames() const = 0;
-  // Its methods. Called once for each I/O thread, before it starts; `state` goes with the thread.
+  // Returns its methods. Called once for each I/O thread, before it starts. `state` is destroyed with the
+  // thread.
   virtual std::vector<GrpcRoute> Routes(GrpcThread& thread, std::unique_ptr<ThreadState>& state) = 0;
 
-  // No client is connected any more. Waits for what still runs on threads of the protocol's own.
+  // Waits for work on the protocol's own threads. Called after the last client has disconnected.
   virtual void Stop() {}
 };
 

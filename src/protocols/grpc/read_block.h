@@ -1,6 +1,6 @@
-// ReadBlock: memory that one thread reads its sockets into, one read after the other. What is made of a read
-// may keep its part of the block, which is then replaced when it is full; a block of which nothing is kept is
-// used again from its start.
+// ReadBlock: memory into which one thread reads its sockets, one read after another. Users of a read may
+// share its part of the block, and a full block is then replaced. A block without sharers is reused from its
+// start.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ class ReadBlock {
  public:
   explicit ReadBlock(size_t bytes) : bytes_(bytes) {}
 
-  // Where the next read goes, at least a quarter of the block. Errors: std::bad_alloc.
+  // Returns the memory for the next read, at least a quarter of the block. Throws std::bad_alloc.
   std::span<char> Room();
-  // The first `bytes` of the room are there.
+  // Marks the first `bytes` of the room as read.
   void Fill(size_t bytes) { used_ += bytes; }
-  // What Room() lay in.
+  // The buffer of the last Room().
   const Buffer& buffer() const { return block_; }
 
  private:

@@ -27,7 +27,7 @@ TEST(ReadBlock, LeavesWhatIsKeptAsItIs) {
   EXPECT_EQ(second.size(), 54u);
   std::memset(second.data(), 'b', 40);
   block.Fill(40);
-  // 14 bytes are left, fewer than a quarter.
+  // 14 bytes are left, less than a quarter.
   const std::span<char> third = block.Room();
   EXPECT_EQ(third.size(), 64u);
   std::memset(third.data(), 'c', third.size());

@@ -19,7 +19,7 @@ using google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-// The codes of gRPC.
+// gRPC's status codes.
 constexpr int kInvalidArgument = 3;
 constexpr int kNotFound = 5;
 
@@ -28,7 +28,7 @@ void SetError(int code, const std::string& text, ServerReflectionResponse& respo
   response.mutable_error_response()->set_error_message(text);
 }
 
-// The file and all that it imports, each once.
+// Adds the file and all files that it imports, each once.
 void SetFile(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& response) {
   if (file == nullptr) {
     SetError(kNotFound, "there is no " + what, response);
@@ -61,8 +61,8 @@ void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerRe
   for (const FieldDescriptor* extension : extensions) answer.add_extension_number(extension->number());
 }
 
-// One client's stream of questions, which are answered one after the other: the next is taken when the answer
-// to the one before it has left.
+// One client's stream of requests, which are answered one after another. The next one is taken after the
+// previous response has left.
 class ReflectionCall final : public GrpcCall {
  public:
   using GrpcCall::GrpcCall;
@@ -131,8 +131,8 @@ ServerReflectionResponse AnswerReflection(const ServerReflectionRequest& request
 }
 
 std::vector<std::string> ReflectionServices() {
-  // Named here, so that it is linked: the messages of both are the same on the wire, and those of v1alpha are
-  // used.
+  // Refers to v1, so that it is linked. The messages of both are the same on the wire, and v1alpha's classes
+  // are used.
   return {grpc::reflection::v1::ServerReflectionRequest::descriptor()->file()->service(0)->full_name(),
           ServerReflectionRequest::descriptor()->file()->service(0)->full_name()};
 }

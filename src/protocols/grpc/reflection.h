@@ -1,5 +1,5 @@
-// gRPC's reflection service, v1 and v1alpha: which services there are, and what their messages look like. It
-// passes the gate as every other method does (group "reflection").
+// gRPC's reflection service, v1 and v1alpha: the names of the services, and the types of their messages. It
+// passes the access policy like every other method (group "reflection").
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace braid {
 
-// Answers one question; `services` are the full names of what is served.
+// Answers one request. `services`: the full names of all services.
 grpc::reflection::v1alpha::ServerReflectionResponse AnswerReflection(
     const grpc::reflection::v1alpha::ServerReflectionRequest& request,
     const std::vector<std::string>& services);
 
-// The full names of the two services, and their methods.
+// The full names of the two reflection services, and their methods.
 std::vector<std::string> ReflectionServices();
 std::vector<GrpcRoute> ReflectionRoutes();
 

@@ -39,7 +39,7 @@ GrpcConnectionOptions ConnectionOptions(const GrpcServer::Options& options) {
   return connections;
 }
 
-// Of zlib.
+// Returns zlib's level.
 int CompressionLevel(GrpcServer::Compression compression) {
   switch (compression) {
     case GrpcServer::Compression::kNone:
@@ -103,7 +103,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Dependencies& depend
 GrpcServer::~GrpcServer() {
   if (acceptor_ != nullptr) Shutdown(SteadyNowNs());
   if (state_ == nullptr) return;
-  // Before the I/O threads go, which their calls use.
+  // These threads use the I/O threads' calls, so they stop before the I/O threads are destroyed.
   state_->inflating.Stop();
   state_->tasks.Stop();
   for (GrpcProtocol* protocol : state_->protocols) protocol->Stop();

@@ -1,4 +1,5 @@
-// What the I/O threads and calls of one gRPC server share. Owned by GrpcServer; outlives its threads.
+// GrpcServerState: the state that the I/O threads and calls of one gRPC server share. Owned by GrpcServer;
+// outlives its threads.
 #pragma once
 
 #include <atomic>
@@ -33,15 +34,15 @@ struct GrpcServerState {
   const Http2Session::Limits http2;
   const GrpcConnectionOptions connections;
   const size_t max_input_bytes;                // of one message
-  const int compression_level;                 // of messages to clients that take it; 0: none
+  const int compression_level;                 // of messages to clients that accept it; 0: none
   const std::shared_ptr<ClientLimits> limits;  // shared with the other ports
-  const std::shared_ptr<TlsSource> tls;        // shared with the clients' streams; null: none
+  const std::shared_ptr<TlsSource> tls;        // shared with the clients' streams; null: no TLS
   const std::vector<GrpcProtocol*> protocols;
-  std::vector<std::string> service_names = {};  // all that are served, sorted; constant once calls are taken
+  std::vector<std::string> service_names = {};  // all services, sorted; constant once calls are taken
   std::atomic<bool> draining{false};
-  // For compressed messages.
+  // Inflates compressed messages.
   ControlPool inflating{HalfOfCores(), "brd-grpc-read", 4096, ControlPool::Priority::kLow};
-  // For answers that take a while.
+  // Runs longer tasks.
   ControlPool tasks{1, "brd-grpc-ctl", 256};
 };
 

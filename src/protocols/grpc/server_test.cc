@@ -38,7 +38,7 @@ std::string Text(const GrpcMessage& message) {
   return text;
 }
 
-// Answers with what it was sent. Of some texts, something else.
+// Echoes the message. Some texts have special responses.
 class Echo final : public GrpcUnaryCall {
  public:
   explicit Echo(Setup setup, std::string identity, std::function<void(std::shared_ptr<Echo>)> held)
@@ -66,11 +66,11 @@ class Echo final : public GrpcUnaryCall {
   }
   void OnCancelled() override { cancelled = true; }
 
-  const std::string identity_;  // of its client's certificate
+  const std::string identity_;  // in its client's certificate
   const std::function<void(std::shared_ptr<Echo>)> held_;
 };
 
-// Answers each message with itself twice, as the client takes them.
+// Responds to each message with two copies, as fast as the client takes them.
 class Twice final : public GrpcCall {
  public:
   using GrpcCall::GrpcCall;
@@ -87,7 +87,7 @@ class Twice final : public GrpcCall {
   void OnCancelled() override {}
 };
 
-// Takes a message when it is told to.
+// Takes a message on demand.
 class Slow final : public GrpcCall {
  public:
   using GrpcCall::GrpcCall;
@@ -146,7 +146,7 @@ class TestProtocol final : public GrpcProtocol {
   std::shared_ptr<Slow> slow;
 };
 
-// With TLS, and without.
+// With and without TLS.
 class GrpcTransportTest : public ::testing::TestWithParam<bool> {
  protected:
   static void SetUpTestSuite() { certificates = std::make_unique<TestCertificates>(); }
@@ -170,7 +170,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
     server = *std::move(started);
     Connect();
   }
-  // `certificate`: which one the client shows; empty: none.
+  // `certificate`: name of the client's certificate; empty: none.
   void Connect(const std::string& certificate = "") {
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (GetParam()) {
@@ -197,7 +197,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
   struct Answer {
     grpc::Status status;
     std::string text;
-    bool later = false;  // the server says when the call may be sent again
+    bool later = false;  // the response says when the call may be retried
   };
   Answer Call(const std::string& text, const std::string& path = "/test.Test/Echo",
               const std::function<void(grpc::ClientContext&)>& prepare = {}) {
@@ -225,7 +225,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
     return result;
   }
 
-  // Whether the server ends a connection on which it hears nothing but `bytes`.
+  // Whether the server ends a connection on which the client sends only `bytes`.
   bool Ends(std::string_view bytes) const {
     const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
@@ -237,7 +237,7 @@ class GrpcTransportTest : public ::testing::TestWithParam<bool> {
     pollfd ended{client.get(), POLLIN, 0};
     char answer[256];
     ssize_t got = 1;
-    // Before the end the server may tell its settings.
+    // The server may send its settings before the end.
     while (got > 0 && ::poll(&ended, 1, 30'000) == 1) got = ::recv(client.get(), answer, sizeof(answer), 0);
     return got <= 0;
   }
@@ -359,7 +359,8 @@ TEST_P(GrpcTransportTest, TellsACallThatItsClientHasGone) {
 
 TEST_P(GrpcTransportTest, EndsACallAtItsDeadlineByItself) {
   Start();
-  EXPECT_EQ(Call("connected").text, "connected");  // which the deadline leaves no time for
+  // Connects first, because the deadline leaves no time for it.
+  EXPECT_EQ(Call("connected").text, "connected");
   Answer answer;
   std::thread client([&] {
     answer = Call("hold", "/test.Test/Echo", [](grpc::ClientContext& context) {
@@ -471,7 +472,7 @@ TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
   queue.Next(&tag, &ok);
   constexpr size_t kMessage = size_t{64} << 10;
   const grpc::Slice slice(std::string(kMessage, 'm'));
-  // Writes as long as there is room, which there is no more when a write has not ended in some time.
+  // Writes until a write does not complete for some time, because there is no more room.
   size_t written = 0;
   bool writing = false;
   const auto fill = [&](std::chrono::milliseconds patience) {
@@ -492,7 +493,7 @@ TEST_P(GrpcTransportTest, TakesNoMoreThanTheCallHasTakenAndAWindow) {
     fill(std::chrono::milliseconds(50));
   }
   EXPECT_EQ(slow->taken, 1 + kTaken);
-  // The window is told of in steps of its half.
+  // The window is extended in steps of half its size.
   EXPECT_LE(written - before, kTaken + (size_t{4} << 20) / kMessage / 2 + 1);
   context.TryCancel();
   while (slow->cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -509,7 +510,7 @@ TEST_P(GrpcTransportTest, EndsConnectionsThatNeverSpeakHttp2) {
   options.handshake_timeout_ms = 2000;
   Start();
   EXPECT_EQ(Call("first").text, "first");
-  // Half of a preface, or of a record of TLS.
+  // Half of a preface, or of a TLS record.
   EXPECT_TRUE(Ends(GetParam() ? "\x16\x03\x01" : "PRI"));
   EXPECT_EQ(Call("last").text, "last");
   EXPECT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
@@ -540,7 +541,8 @@ TEST_P(GrpcTransportTest, LetsCallsEndWhenItShutsDownAndCancelsTheOthers) {
   protocol.held[1]->Answer("after the end");
 }
 
-// The thread sanitizer does not see what orders the TLS of gRPC's clients, whose libraries are built without it.
+// The thread sanitizer reports false races in the TLS of gRPC's clients, whose libraries are built without
+// it.
 #ifdef _GLIBCXX_TSAN
 const auto kWays = testing::Values(false);
 #else

@@ -41,15 +41,15 @@ int GrpcCodeOf(const Status& status) {
 std::string PercentEncoded(std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
   const std::string mark = "... (" + std::to_string(text.size()) + " bytes)";
-  // A character has one byte at least.
+  // A character has at least one byte.
   const std::string plain = ToUtf8(text.substr(0, kMostGrpcMessage + 1));
   std::string encoded;
-  size_t with_mark = 0;  // of `encoded`: the characters that leave room for the mark
+  size_t with_mark = 0;  // size of `encoded` that leaves room for the mark
   for (size_t at = 0; at < plain.size(); ++at) {
     const auto byte = static_cast<unsigned char>(plain[at]);
     const bool begins = (byte & 0xc0u) != 0x80u;
     if (begins && encoded.size() + mark.size() <= kMostGrpcMessage) with_mark = encoded.size();
-    // HTTP/2 forbids blanks at the ends of a field's value: Node, for one, leaves out such a field.
+    // HTTP/2 forbids blanks at the ends of a value. Some clients, such as Node, drop such a field.
     const bool is_outer_blank = byte == ' ' && (at == 0 || at + 1 == plain.size());
     if (byte >= 0x20 && byte <= 0x7e && byte != '%' && !is_outer_blank) {
       encoded += plain[at];

@@ -14,7 +14,7 @@ TEST(PercentEncodedTest, EncodesAllElse) {
   EXPECT_EQ(PercentEncoded("100%\n\xc3\xa4\x7f"), "100%25%0A%C3%A4%7F");
 }
 
-// A field of HTTP/2 that begins or ends with a blank is not valid.
+// A field of HTTP/2 that begins or ends with a blank is invalid.
 TEST(PercentEncodedTest, EncodesBlanksAtTheEnds) {
   EXPECT_EQ(PercentEncoded(" a b "), "%20a b%20");
   EXPECT_EQ(PercentEncoded(" "), "%20");
@@ -36,7 +36,7 @@ TEST(PercentEncodedTest, CutsWhatBecomesTooLargeBetweenCharacters) {
       ASSERT_LE(encoded.size(), kMostGrpcMessage);
       EXPECT_GT(encoded.size(), kMostGrpcMessage - mark.size() - 12);
       ASSERT_TRUE(encoded.ends_with(mark));
-      // Whole characters: as often as fits.
+      // As many whole characters as fit.
       const std::string whole = PercentEncoded(one);
       EXPECT_EQ((encoded.size() - mark.size() - before) % whole.size(), 0U) << one;
     }

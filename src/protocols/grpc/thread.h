@@ -1,5 +1,5 @@
-// GrpcThread: one I/O thread of a gRPC server ("brd-grpc-N") with its connections, and what their calls
-// share.
+// GrpcThread: one I/O thread of a gRPC server ("brd-grpc-N") with its connections, and the state that their
+// calls share.
 #pragma once
 
 #include <atomic>
@@ -32,21 +32,21 @@ class GrpcThread {
   GrpcServerState& state() { return state_; }
   size_t connection_count() const { return connection_count_.load(std::memory_order_acquire); }
 
-  // The rest: on the loop's thread.
+  // Call the functions below on the loop's thread.
   CatalogReader& catalog() { return catalog_; }
   AccessReader& access() { return access_; }
-  // What its connections read into; the large one for a client that has much to send.
+  // The block into which its connections read; the large one for a client that sends much.
   ReadBlock& block(bool large) { return large ? large_block_ : block_; }
-  // Null when there is no such method.
+  // Returns null for an unknown method.
   const GrpcRoute* FindRoute(std::string_view path) const;
-  // Takes over a connected socket.
+  // Takes over an accepted socket.
   void Adopt(AcceptedSocket socket);
   void Forget(const std::shared_ptr<GrpcConnection>& connection);
-  // Tells all calls that the server drains.
+  // Notifies all calls that the server drains.
   void DrainCalls();
-  // Connections take no more calls, and close with the last of those that run.
+  // Takes no more calls. Each connection closes with its last running call.
   void Drain();
-  // Cancels what runs and closes everything.
+  // Cancels running calls and closes all connections.
   void AbortAll();
 
  private:

@@ -1,7 +1,7 @@
-// A call with one message in and one out.
+// GrpcUnaryCall: a call with one message in and one out.
 //
-// The message is handled as soon as it is there; what is answered after the client has gone is dropped. Work
-// that goes on after Handle() keeps a share in the call (shared_from_this()).
+// The message is handled once it has arrived. A response after the client has gone is dropped. Work that
+// continues after Handle() shares the call (shared_from_this()).
 #pragma once
 
 #include "protocols/grpc/call.h"
@@ -13,8 +13,8 @@ class GrpcUnaryCall : public GrpcCall {
   using GrpcCall::GrpcCall;
 
  protected:
-  // Leads to one SendAndFinish() or Finish(), now or later, on any thread. What it throws is the answer,
-  // unless there is one.
+  // Handles the message. Leads to one SendAndFinish() or Finish(), now or later, on any thread. An exception
+  // becomes the response unless the call has responded.
   virtual void Handle(GrpcMessage message) = 0;
 
  private:

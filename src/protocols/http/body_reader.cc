@@ -14,9 +14,10 @@ namespace http = boost::beast::http;
 
 static_assert(InputBuffer::kPadding >= HttpCall::kFrontPadding);
 
-// What simdjson may need to read a byte of JSON: 8 for its tape, 4 for its index, and the text of strings.
+// The bytes that simdjson may need to parse a byte of JSON: 8 for its tape, 4 for its index, and the text of
+// strings.
 constexpr size_t kParsedBytes = 13;
-// A compressed body is inflated in such pieces, between which its size and the memory are looked at.
+// A compressed body is inflated in pieces of this size. Its size and the memory are checked after each.
 constexpr size_t kInflatedPiece = 1024;
 
 }  // namespace
@@ -161,9 +162,9 @@ BodyReader::Whole BodyReader::TakeChunks(InputBuffer& input, HttpResponse& refus
     }
     if (error) return refuse(ErrorResponse(400, "malformed HTTP request: " + error.message()));
   }
-  // What stands behind the last chunk has become header fields.
+  // The parser appends the trailer fields to the header fields.
   if (HeaderFields(*parser_) > options_.max_header_fields) return refuse(TooManyFields(options_));
-  chunked_ = false;  // nothing of the body is left to read, should an error be answered now
+  chunked_ = false;  // nothing of the body is left to read if an error is answered now
   return Whole::kThere;
 }
 
@@ -236,7 +237,7 @@ void BodyReader::AddToRest(size_t bytes) {
 
 Status BodyReader::Charge() {
   auto bytes = static_cast<int64_t>(whole_.capacity() + (front_ ? front_have_ : 0));
-  // What the call has got for the rest counts as it comes, not as it is announced.
+  // Memory that the call allocated for the rest counts as the bytes arrive, not as they are announced.
   if (front_over_) bytes -= static_cast<int64_t>(left_);
   charge_.Set(bytes);
   const bool large = front_ || whole_.size() > InputBuffer::kBytes || left_ > InputBuffer::kBytes;

@@ -1,10 +1,10 @@
-// The body of one request after another: how much of it is there, and where it goes. Knows no socket: it says where bytes
-// are to be received to, and takes what came before from the input.
+// BodyReader: reads the body of one request after another. It uses no socket: it returns the memory to
+// receive into, and takes bytes that were already received from the input.
 //
 //   Begin() -> Start() -> plain, of known size: front() .. EndFront() -> TakeRest() .. done
 //                      -> chunked or compressed: TakeWhole() .. done
 //
-// One thread at a time.
+// For use by one thread at a time.
 #pragma once
 
 #include <sys/uio.h>
@@ -31,49 +31,53 @@ namespace braid {
 class BodyReader {
  public:
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
-  // The call's decision about its body: it refuses the body, or gives the places of the rest.
+  // The call's decision on its body: a refusal, or the memory for the rest.
   struct Shown {
     std::optional<HttpResponse> refused;
     std::vector<std::span<std::byte>> destinations;
     MemoryCharge whole;
   };
 
-  // `options` outlive this.
+  // `options` outlive the reader.
   explicit BodyReader(const HttpListenerOptions& options) : options_(options) {}
 
-  // A head has been read. `parser` reads the chunks, and lives until the body is over.
+  // Begins a request whose head was read. `parser` reads the chunks and lives until the body ends.
   void Begin(Parser& parser);
   void set_coding(ContentCoding coding) { coding_ = coding; }
-  // Whether its end is not known yet.
+  // Whether the body is chunked and its end not reached.
   bool chunked() const { return chunked_; }
-  // Of a body of known size: not yet taken.
+  // The unread bytes of a body of known size.
   uint64_t left() const { return left_; }
-  // As the head says it; nothing for a chunked or a compressed body.
+  // The size that the head announces; nullopt for a chunked or a compressed body.
   std::optional<uint64_t> size() const;
-  // The bytes that are certain: the announced ones, or the received ones of a chunked body.
+  // A lower bound of the body's size: the unread bytes of a plain body, or the received bytes of a chunked
+  // one.
   uint64_t known_size() const { return chunked_ ? whole_.size() : left_; }
 
-  // Reads on for `call`. Whether the body is gathered as a whole, because it is chunked or compressed.
+  // Starts to read for `call`. Returns whether the whole body is gathered, because it is chunked or
+  // compressed.
   bool Start(const HttpCall& call, InputBuffer& input);
 
-  // The front, once it is there.
+  // Returns the front once all of it has arrived.
   std::optional<std::string_view> front(const InputBuffer& input) const;
-  // Shows it to the call: on any thread, while nothing else uses this.
+  // Passes the front to the call. May run on any thread while no other thread uses this object.
   void ShowFront(HttpCall& call, const InputBuffer& input, Shown& shown) const;
-  // The call has seen it; what follows goes to the destinations.
+  // Ends the front. The rest goes to the destinations.
   void EndFront(InputBuffer& input);
-  // Takes what there is of it; true when all is there.
+  // Moves input to the destinations. Returns true once the body is complete.
   bool TakeRest(InputBuffer& input);
 
   enum class Whole : unsigned char { kInput, kThere, kRefused };
-  // Takes what there is of a body that is gathered. `refused`: the answer to one that is not to be read further.
+  // Takes input for a body that is gathered as a whole. `refused`: the response to a body that must not be
+  // read further.
   Whole TakeWhole(InputBuffer& input, HttpResponse& refused);
   size_t gathered() const { return whole_.size(); }
   bool inflates() const { return coding_ != ContentCoding::kIdentity; }
-  // Inflates it if need be, and shows it to the call: as ShowFront().
+  // Inflates the whole body if it is compressed, and passes it to the call. Threads: see ShowFront().
   void ShowWhole(HttpCall& call, const InputBuffer& input, Shown& shown);
 
-  // Where more is received to, if that is not the input: the place of a large front; then that of the rest.
+  // Return the memory to receive into: that of a large front (empty for a small one, which is received into
+  // the input), and that of the rest.
   std::span<char> FrontRoom() const;
   std::span<const iovec> RestRoom(std::span<iovec> vectors) const;
   void AddToFront(size_t bytes);
@@ -84,22 +88,22 @@ class BodyReader {
   }
   std::vector<std::span<std::byte>> TakeDestinations() { return std::move(destinations_); }
 
-  // Counts what there is of it. Errors: it is not to be read further.
+  // Charges the memory of the received bytes. Errors: the body must not be read further.
   Status Charge();
-  // Throws away what there is of the rest; true when nothing is left.
+  // Discards received bytes of the rest. Returns true if none is left.
   bool Discard(InputBuffer& input);
-  // Frees the gathered bytes; left() stays.
+  // Frees the gathered bytes. left() stays.
   void Drop();
-  // The same while a call may still be shown some of it.
+  // Like Drop(), but keeps the bytes that a call may still be reading on another thread.
   void Abandon();
-  // As if there were no body.
+  // Drops the body and expects none.
   void Forget() {
     Drop();
     left_ = 0;
   }
 
  private:
-  // Ends the parse of a body in too many chunks, or with too much said beside them.
+  // Stops the parser at a body with too many chunks, or with too many bytes of chunk extensions.
   struct ChunkCounter {
     size_t chunks = 0;
     size_t limit = 0;
@@ -116,9 +120,9 @@ class BodyReader {
   Status Gather(std::string_view bytes);
   HttpResponse Refusal(const Status& status) const;
   Whole TakeChunks(InputBuffer& input, HttpResponse& refused);
-  // Shows a front, if the memory for its parsed form can be charged.
+  // Passes a front to the call if the memory for its parsed form can be charged.
   void Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const;
-  // Why a compressed body is refused, if it is.
+  // Inflates the body. Returns a refusal on failure.
   std::optional<HttpResponse> Inflate(Shown& shown);
 
   const HttpListenerOptions& options_;
@@ -128,7 +132,7 @@ class BodyReader {
   uint64_t left_ = 0;
   ChunkCounter chunk_counter_;
   size_t front_size_ = 0;
-  std::unique_ptr<char[]> front_;  // a front that does not fit the input
+  std::unique_ptr<char[]> front_;  // for a front larger than the input buffer
   size_t front_have_ = 0;
   bool front_over_ = false;
   std::vector<std::span<std::byte>> destinations_;
@@ -139,7 +143,8 @@ class BodyReader {
 };
 
 size_t HeaderFields(const BodyReader::Parser& parser);
-// The answers to a request with too many header fields, and with a body that is too large: 431, 413. Both are counted.
+// The responses to too many header fields (431) and to a body that is too large (413). Both count as
+// refusals.
 HttpResponse TooManyFields(const HttpListenerOptions& options);
 HttpResponse TooLargeBody(const HttpListenerOptions& options, std::optional<uint64_t> size);
 

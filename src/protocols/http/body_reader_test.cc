@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// A call that has the rest of its body in two places.
+// A call that receives the rest of its body in two buffers.
 class Split final : public HttpCall {
  public:
   explicit Split(size_t front) : front_(front) {}
@@ -31,7 +31,7 @@ class Split final : public HttpCall {
   const size_t front_;
 };
 
-// What becomes of a body that comes in pieces: "front|first place|second place", or the refusal.
+// Reads a body that arrives in pieces. Returns "front|first buffer|second buffer", or the refusal.
 std::string Read(const HttpListenerOptions& options, const std::string& head, std::string_view body,
                  size_t front, size_t piece) {
   BodyReader::Parser parser;

@@ -20,12 +20,12 @@ namespace {
 
 namespace http = boost::beast::http;
 
-// Input that one connection may take before others of its thread get their turn.
+// Input that one connection may read before other connections of its thread get their turn.
 constexpr size_t kTurnBytes = size_t{1} << 20;
-// A refused body up to this size is read and thrown away, which keeps the connection.
+// A refused body up to this size is read and discarded, so that the connection stays open.
 constexpr uint64_t kMaxDiscardBytes = uint64_t{256} << 20;
 constexpr size_t kMaxVectors = 16;
-// A compressed body up to this size is inflated on the I/O thread: it becomes 1 MiB at most.
+// A compressed body up to this size is inflated on the io thread: it becomes at most 1 MiB.
 constexpr size_t kInflatedHere = 1024;
 
 }  // namespace
@@ -69,7 +69,7 @@ void Connection::Abort() {
     Close();
     return;
   }
-  // The descriptor stays open until the answer has come: another thread may be writing to it.
+  // The descriptor stays open until the call has responded: another thread may be writing to it.
   closed_ = true;
   ::shutdown(socket_.fd(), SHUT_RDWR);
   writer_.stream().Abandon();
@@ -110,7 +110,7 @@ void Connection::DoGuarded(Work&& work) noexcept {
   const Status fault = Guarded(std::forward<Work>(work));
   if (fault.ok() || closed_) return;
   GuardedOrReport("HTTP connection", [&] {
-    // A call that runs answers by itself.
+    // A running call responds by itself.
     if (phase_.load(std::memory_order_acquire) != Phase::kOwned) return;
     if ((clock_.stage() == Stage::kHead || clock_.reads_body()) && head_done_) {
       close_after_ = true;
@@ -131,7 +131,7 @@ void Connection::OnReadable() {
   if (client_ended_) {
     if (auto cancellation = cancellation_) cancellation->Cancel();
   }
-  // The event may be of what was read with the request.
+  // The event may report input that was read with the request.
   if (NothingMore()) return;
   Phase expected = Phase::kRunning;
   if (!phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel) &&
@@ -146,7 +146,7 @@ void Connection::OnWritable() {
     return;
   }
   if (clock_.stage() != Stage::kWriting) {
-    // What waited may have left with the end of its answer.
+    // EndStream() may have sent the waiting bytes.
     if (socket_.receive_needs_write()) Pump();
     return;
   }
@@ -154,7 +154,7 @@ void Connection::OnWritable() {
   if (Send() == Step::kMore) Pump();
 }
 
-// ---- Answers ----
+// ---- Responses ----
 
 void Connection::Respond(HttpResponse response) {
   if (answered_.exchange(true, std::memory_order_acq_rel)) return;
@@ -170,14 +170,14 @@ void Connection::Respond(HttpResponse response) {
 }
 
 void Connection::CutOff() noexcept {
-  // The io thread closes when it hears of this: by an event, or in its sweep.
+  // The io thread closes the connection after an event, or in its sweep.
   ::shutdown(socket_.fd(), SHUT_RDWR);
   writer_.Clear();
   phase_.store(Phase::kOwned, std::memory_order_release);
 }
 
 void Connection::HandBack(bool sent, bool failed, bool close) {
-  auto self = shared_from_this();  // after the exchange below the io thread may let go of the connection
+  auto self = shared_from_this();  // the io thread may release the connection after the exchange below
   clock_.Touch();
   if (sent && !close) {
     Phase expected = Phase::kRunning;
@@ -263,7 +263,7 @@ void Connection::OnAnswered(bool send_failed) {
 
 Connection::Step Connection::Send() {
   ResponseWriter::Progress progress = writer_.Send(socket_);
-  // Only our side ends: closing both while the client still sends would destroy the answer on its way.
+  // Ends only this side. To close both while the client still sends would discard the response in transit.
   if (progress == ResponseWriter::Progress::kDone && close_after_ && !socket_.EndSending()) {
     progress = ResponseWriter::Progress::kBlocked;
   }
@@ -313,7 +313,8 @@ void Connection::Pump() {
     if (step == Step::kMore) continue;
     if (drained_) return;
     if (budget == 0) {
-      // The thread's other connections have their turn first; no event tells of what is there already.
+      // Other connections of the thread have their turn first. No event reports the input that is already
+      // there.
       io_->Post([self] {
         if (!self->closed_) self->DoGuarded([&] { self->OnReadable(); });
       });
@@ -322,8 +323,8 @@ void Connection::Pump() {
     if (HoldBack()) return;
     const ssize_t received = Receive();
     if (received > 0) {
-      // What comes behind a read that was not filled is told anew. Not so an end that was told already, and
-      // what TLS has read ahead.
+      // After a partial read, an event reports further input. But not an end that was already reported, or
+      // bytes that TLS has read ahead.
       drained_ = static_cast<size_t>(received) < asked_ && !client_ended_ && !socket_.encrypted();
       budget -= std::min(budget, static_cast<size_t>(received));
       clock_.AddInput(static_cast<uint64_t>(received));
@@ -332,7 +333,7 @@ void Connection::Pump() {
     } else if (received < 0 && errno == EINTR) {
       continue;
     } else if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      // A handshake needs no buffer, and a client may be silent behind it.
+      // A handshake uses no buffer, and the client may be silent after it.
       if (!parser_) ReleaseIdleMemory();
       drained_ = true;
       awaits_room_ = socket_.receive_needs_write();
@@ -424,7 +425,7 @@ Connection::Step Connection::Discard() {
 Connection::Step Connection::ReadHead() {
   if (input_.empty()) return Step::kInput;
   if (!parser_ || head_done_) {
-    // Some clients send a line end behind a body (RFC 9112, 2.2).
+    // Some clients send a line end after a body (RFC 9112, 2.2).
     constexpr std::string_view kLineEnd = "\r\n";
     if (!empty_line_ && kLineEnd.starts_with(input_.text().substr(0, kLineEnd.size()))) {
       if (input_.size() < kLineEnd.size()) return Step::kInput;
@@ -447,7 +448,7 @@ Connection::Step Connection::ReadHead() {
   const size_t used = parser_->put(boost::asio::const_buffer(text.data(), text.size()), error);
   input_.Consume(used);
   head_bytes_ += used;
-  // The parser's own limit begins anew with each piece that it is given.
+  // The parser applies its own limit to each piece anew.
   const HttpListenerOptions& options = io_->options();
   const bool too_many = HeaderFields(*parser_) > options.max_header_fields;
   if (head_bytes_ > options.max_header_bytes && (!error || error == http::error::need_more)) {
@@ -532,12 +533,12 @@ Connection::Step Connection::Prepare(bool large, Show show, AfterFront then) {
   const std::shared_ptr<ControlPool>& pool = io_->options().large_pool;
   if (!large || pool == nullptr) {
     BodyReader::Shown shown;
-    shown.destinations = body_.TakeDestinations();  // its memory
+    shown.destinations = body_.TakeDestinations();  // reuses its memory
     (body_.*show)(*call_, input_, shown);
     body_.set_destinations(std::move(shown.destinations));
     return (this->*then)(std::move(shown.refused));
   }
-  // std::function must be copyable, so what comes of it travels in a shared pointer.
+  // std::function must be copyable, so the result travels in a shared pointer.
   const auto shown = std::make_shared<BodyReader::Shown>();
   const bool submitted = pool->Submit([self = shared_from_this(), call = call_, shown, show, then] {
     const Status fault = Guarded([&] { (self->body_.*show)(*call, self->input_, *shown); });
@@ -545,7 +546,7 @@ Connection::Step Connection::Prepare(bool large, Show show, AfterFront then) {
     if (!fault.ok()) shown->refused = ErrorResponse(fault);
     self->io_->Post([self, shown, then] {
       if (self->closed_) return;
-      self->clock_.Enter(Stage::kRest);  // in which a fault can be answered
+      self->clock_.Enter(Stage::kRest);  // a stage in which a fault can be answered
       self->DoGuarded([&] {
         self->body_.set_destinations(std::move(shown->destinations));
         if (((*self).*then)(std::move(shown->refused)) == Step::kMore) self->Pump();
@@ -590,7 +591,7 @@ Connection::Step Connection::RunCall() {
   clock_.Enter(Stage::kHead);
   answered_.store(false, std::memory_order_relaxed);
   phase_.store(Phase::kRunning, std::memory_order_release);
-  // The call may end within, and this object's reference to it change.
+  // The call may end within OnBody(), and call_ may change.
   if (const Status fault = Guarded([this] { call_->OnBody(); }); !fault.ok()) {
     Respond(MakeResponse([&] { return Result<HttpResponse>(fault); }));
   }
@@ -599,7 +600,7 @@ Connection::Step Connection::RunCall() {
     if (auto cancellation = cancellation_) cancellation->Cancel();
   }
   if (input_.empty() && NothingMore()) return Step::kStop;
-  // The next request is here already: whoever answers this one has to tell.
+  // The next request has already arrived, so the responder must post to this thread.
   Phase expected = Phase::kRunning;
   if (phase_.compare_exchange_strong(expected, Phase::kRunningInput, std::memory_order_acq_rel))
     return Step::kStop;

@@ -1,24 +1,24 @@
-// Connection: one client's socket, its parser and its present request. Internal to the HTTP server core.
+// Connection: one client's socket with its parser and its current request. Internal to the HTTP server core.
 //
-// Who may touch what. A connection belongs to its io thread, with one exception: while a call runs (phase_ is
-// kRunning), Respond() may come on any thread, and that thread alone uses `writer_` and writes to the
-// socket. The io thread meanwhile only hears of events, which tell whether the client has gone or sends its
-// next request already; it neither reads nor writes nor closes. So an answer that the socket takes whole costs
-// no hand-over between threads: the responder sets phase_ to kOwned, and the io thread notices with the next
-// input. When there is something to do for the io thread (the rest of a large answer, a close, input that has
-// already come), the responder posts to it instead:
+// Threads. A connection belongs to its io thread, with one exception. While a call runs (phase_ is kRunning),
+// Respond() may come on any thread. That thread alone then uses `writer_` and writes to the socket. The io
+// thread meanwhile only receives events, which report that the client has gone or sends its next request. It
+// neither reads nor writes nor closes. So a response that fits the socket needs no switch of threads: the
+// responder sets phase_ to kOwned, and the io thread notices with the next input. The io thread may have work
+// left: the rest of a large response, a close, or input that has already arrived. Then the responder posts to
+// it instead:
 //
 //   kOwned --RunCall (io)--> kRunning --input seen (io)--> kRunningInput
 //   kRunning --answered (responder)--> kOwned
 //   kRunning, kRunningInput --answered, io thread is needed (posted to io)--> kOwned
 //
-// Events are edges: each is told once (EventLoop). So the io thread remembers what it has heard and not worked
-// off: `drained_` is false from when there may be input until a read has found no more.
+// Events are edge-triggered: each is reported once (EventLoop). So the io thread remembers events that it has
+// not handled: `drained_` is false from a possible input until a read finds no more.
 //
-// An answer in parts keeps the phase of a running call until its end. What the socket does not take of it
-// waits in `writer_`, whose stream both threads may use: the io thread writes it when the socket is ready.
+// A response in parts keeps the phase of a running call until its end. Bytes that the socket does not take
+// wait in `writer_`. Both threads may use its stream: the io thread writes it when the socket is ready.
 //
-// The descriptor is closed by the io thread while it owns the connection, or with the last reference.
+// The io thread closes the descriptor while it owns the connection. Otherwise the last reference closes it.
 #pragma once
 
 #include <atomic>
@@ -45,20 +45,20 @@ class Connection final : public HttpExchange,
  public:
   Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place);
 
-  // By the io thread.
+  // Starts to watch the socket. Call on the io thread.
   Status Start();
-  // Whether the connection has been silent or slow for too long (the latter is counted), or (`draining`)
-  // waits for a request that need not come.
+  // Whether to close the connection: it was silent or slow for too long, or it is idle while the server
+  // drains (`draining`). A slow body counts as a refusal.
   bool Expired(int64_t now_ns, bool draining) const;
   // REQUIRES: no call runs.
   void Close();
-  // Whether an answer in parts has waited for its client to read for too long.
+  // Whether the client has not read a response in parts for too long.
   bool Stalled(int64_t now_ns) const;
-  // Works off input that was told of and is not: memory was short then, or its client was cut off.
+  // Handles input whose event was not handled, because memory was short or the client was disconnected.
   void GoOn();
-  // Lets go of what an idle connection need not have.
+  // Frees the memory that an idle connection does not need.
   void ReleaseIdleMemory();
-  // Closes, or cancels the call that runs and cuts the client off.
+  // Closes the connection, or cancels the running call and disconnects the client.
   void Abort();
 
   const HttpHead& head() const override { return chunked_head_ ? *chunked_head_ : parser_->get().base(); }
@@ -78,12 +78,12 @@ class Connection final : public HttpExchange,
   enum class Phase : unsigned char { kOwned, kRunning, kRunningInput };
   using Stage = HttpStage;
   enum class Step : unsigned char {
-    kMore,   // go on
-    kInput,  // needs bytes
-    kStop,   // nothing to do until a wait fires or a call answers; or closed
+    kMore,   // continue with the next step
+    kInput,  // needs input
+    kStop,   // waits for an event or a call, or is closed
   };
 
-  // Reads and acts until there is no more input. REQUIRES: phase_ is kOwned.
+  // Reads and acts until no input is left. REQUIRES: phase_ is kOwned.
   void Pump();
   Step Advance();
   Step ReadHead();
@@ -92,44 +92,44 @@ class Connection final : public HttpExchange,
   Step ReadRest();
   Step ReadWhole();
   Step Discard();
-  // Has the body shown to the call, on another thread for a large one; then comes `then`.
+  // Passes the body to the call, on another thread if it is large. Then continues with `then`.
   using AfterFront = Step (Connection::*)(std::optional<HttpResponse> refused);
   template <class Show>
   Step Prepare(bool large, Show show, AfterFront then);
   Step AfterReadFront(std::optional<HttpResponse> refused);
   Step AfterWhole(std::optional<HttpResponse> refused);
   Step RunCall();
-  // Answers before the body was read; what is left of it is thrown away, or the connection ends.
+  // Responds before the body was read. Discards the rest of the body, or closes the connection.
   Step AnswerEarly(HttpResponse response);
   Step Send();
   Step AfterSend();
-  // Whether a client that sends much waits, so that others' requests end first; it is then looked at again.
-  // Once for each request.
+  // Whether to delay a client that sends a large body while memory is short, so that other requests finish
+  // first. A timer then continues. Each request is delayed at most once.
   bool HoldBack();
   ssize_t Receive();
 
   void OnEvents(uint32_t events) override;
-  // There may be input.
+  // Handles possible input.
   void OnReadable();
   void OnWritable();
   void OnAnswered(bool send_failed);
-  // Gives the connection back to its io thread, after an answer.
+  // Returns the connection to its io thread after a response.
   void HandBack(bool sent, bool failed, bool close);
-  // Does a piece of the io thread's work. What it throws ends the present request with an error, or the
-  // connection where no answer is possible any more.
+  // Runs a step of the io thread's work. An exception ends the current request with an error, or the
+  // connection if no response is possible any more.
   template <class Work>
   void DoGuarded(Work&& work) noexcept;
-  // The answer could not be written down: the client is cut off instead.
+  // Disconnects the client because its response could not be written.
   void CutOff() noexcept;
-  // Writes what waits of an answer in parts whose call still runs.
+  // Writes pending bytes of a response in parts whose call still runs.
   void FlushStream();
-  // Whether all that has come is received, as far as can be seen.
+  // Whether all input was received, as far as is visible without reading.
   bool NothingMore();
 
-  // Whether the connection waits for a request, of which nothing has come.
+  // Whether the connection waits for a request and has received no part of it.
   bool idle() const { return clock_.stage() == Stage::kHead && input_.empty() && (!parser_ || head_done_); }
   ClientLimits& limits() const { return *io_->options().limits; }
-  // Of an answer: what its Connection field says, if it has one.
+  // The value of the response's Connection field; "" for none.
   std::string_view ConnectionField(bool close) const {
     return close ? "close" : old_client_ ? "keep-alive" : "";
   }
@@ -140,35 +140,37 @@ class Connection final : public HttpExchange,
   ClientSocket socket_;
 
   std::atomic<Phase> phase_{Phase::kOwned};
-  // Set with the first answer to the call that runs; what comes behind it is dropped.
+  // Set by the first response to the running call. Later ones are dropped.
   std::atomic<bool> answered_{false};
-  StageClock clock_;  // the stage: of the io thread
+  StageClock clock_;  // the io thread alone changes its stage
 
   // Owned by the io thread, or by the responder while a call runs.
   ResponseWriter writer_{kMaxWaitingBytes};
   bool close_after_ = false;  // set before a call runs, constant meanwhile
-  bool omit_body_ = false;    // the same
-  bool old_client_ = false;   // the same: of HTTP/1.0, and has to be told that its connection stays
+  bool omit_body_ = false;    // likewise
+  bool old_client_ = false;   // likewise: HTTP/1.0, whose clients must be told that the connection stays open
 
   // Owned by the io thread.
   bool closed_ = false;
   bool drained_ = true;
-  bool client_ended_ = false;  // its last bytes may be there, and the end is behind them
-  bool awaits_room_ = false;   // goes on when the socket is writable
-  size_t asked_ = 0;           // how many bytes the last read had room for
+  bool client_ended_ = false;  // unread bytes and the end may be left
+  bool awaits_room_ = false;   // continues when the socket is writable
+  size_t asked_ = 0;           // the size of the last read's buffer
   InputBuffer input_;
   std::optional<BodyReader::Parser> parser_;
   bool head_done_ = false;
-  bool empty_line_ = false;  // one was skipped before the next head
-  // What the head was before the body: the parser adds the fields behind it, which say nothing of the request.
+  bool empty_line_ = false;  // a line end was skipped before the next head
+  // A copy of the head. The parser adds the trailer fields of a chunked body, which do not belong to the
+  // request.
   std::optional<HttpHead> chunked_head_;
-  size_t head_bytes_ = 0;           // of the head, taken by the parser
-  std::shared_ptr<HttpCall> call_;  // shared: it may be inside Respond() when the next request begins
-  std::shared_ptr<Cancellation> cancellation_;  // shared with the request that runs
+  size_t head_bytes_ = 0;  // bytes of the head that the parser has taken
+  // Shared because it may still be inside Respond() when the next request begins.
+  std::shared_ptr<HttpCall> call_;
+  std::shared_ptr<Cancellation> cancellation_;  // shared with the running request
   bool expects_continue_ = false;
   BodyReader body_;
   std::optional<EventLoop::TimerKey> hold_timer_;
-  int64_t held_since_ns_ = 0;  // 0: memory was not short since
+  int64_t held_since_ns_ = 0;  // when the request began to wait for memory; 0: it does not
 };
 
 }  // namespace braid

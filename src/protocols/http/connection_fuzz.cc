@@ -1,4 +1,4 @@
-// What a client sends on a connection of HTTP/1.1, up to the end of its side.
+// Fuzzes the bytes that a client sends on an HTTP/1.1 connection before it ends its side.
 #include <sys/socket.h>
 
 #include "base/check.h"
@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// /split reads its body behind the first 4 bytes to two places; others get their body back.
+// /split reads its body after the first 4 bytes into two buffers. Other paths echo the body.
 class Service final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -45,7 +45,7 @@ class Service final : public HttpService {
   };
 };
 
-// One thread for all inputs.
+// One server thread for all inputs.
 class Server {
  public:
   Server() {
@@ -71,7 +71,7 @@ class Server {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace braid;
-  static auto* const server = new Server();  // lives as long as the process
+  static auto* const server = new Server();  // never destroyed
   FuzzInput input(data, size);
   const size_t first = input.Number(0, 4096);
   const std::string_view sent = input.rest();

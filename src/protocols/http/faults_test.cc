@@ -1,4 +1,4 @@
-// What exceptions in the service that answers cost: one request each.
+// An exception in a service ends one request, and nothing else.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ constexpr int64_t kSecond = 1'000'000'000;
   throw std::runtime_error("it broke");
 }
 
-// /STAGE/WHAT throws at that stage of the request's life; /ok answers.
+// /STAGE/WHAT throws at that stage of the request; /ok responds.
 class ThrowingService final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {

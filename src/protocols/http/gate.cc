@@ -17,13 +17,13 @@ bool Contains(const std::vector<std::string>& list, std::string_view text) {
                      [&](const std::string& one) { return one == "*" || SameText(one, text); });
 }
 
-// "host[:port]" of an origin; empty for one that has none.
+// Returns the "host[:port]" of an origin, or "" without one.
 std::string_view AuthorityOf(std::string_view origin) {
   const size_t scheme = origin.find("://");
   return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
 }
 
-// The host of a Host field, without its port and without the brackets of an IPv6 address.
+// Returns the host of a Host field, without its port and the brackets of an IPv6 address.
 std::string_view HostOf(std::string_view authority) {
   if (authority.starts_with('[')) {
     const size_t end = authority.find(']');
@@ -46,7 +46,7 @@ bool IsLocalName(std::string_view host) {
   return host.size() == kName.size() || host[host.size() - kName.size() - 1] == '.';
 }
 
-// Nothing that only looks.
+// Whether requests with the method may change something.
 bool Changes(verb method) { return method != verb::get && method != verb::head && method != verb::options; }
 
 }  // namespace

@@ -1,11 +1,14 @@
-// Which pages in browsers are heard over HTTP. Every request of every HTTP port passes here and the access
-// policy (AccessPolicy), before anything of its body is read.
+// HttpGate: refuses requests from web pages without permission. Every request of every HTTP port passes the
+// gate and the access policy (AccessPolicy) before its body is read.
 //
-// Two questions. A request that a page in a browser has sent must come from a page of this server or of an
-// origin that is allowed: a browser lets any page send requests, such as forms, anywhere, so without this a
-// page on the Internet could load a model on its reader's machine. And where only this machine is listened
-// for, the name that was asked for must be one of this machine: with a name of its own that leads to
-// 127.0.0.1, a page would count as one of this server's (DNS rebinding).
+// The gate checks two headers:
+//   - Origin. A browser lets any page send requests, such as forms, to any server. Without this check a page
+//     on the Internet could load a model on its reader's machine. So a request of a page must come from a
+//     page of this server, or from an allowed origin. GET, HEAD and OPTIONS pass: they change nothing, and
+//     the browser does not let a foreign page read the response.
+//   - Host, if only this machine can reach the port. A foreign domain can resolve to 127.0.0.1, and its pages
+//     would then count as pages of this server (DNS rebinding). So the requested name must be a name of this
+//     machine, or an allowed one.
 #pragma once
 
 #include <optional>
@@ -19,24 +22,24 @@ namespace braid {
 class HttpGate {
  public:
   struct Options {
-    // "scheme://host[:port]" as browsers write it, or "null"; "*" for all.
+    // "scheme://host[:port]" as browsers write it, or "null"; "*" allows all.
     std::vector<std::string> allowed_origins;
-    // Names, without ports; "*" for all.
+    // Names without ports; "*" allows all.
     std::vector<std::string> allowed_hosts;
-    // Whether the port can be reached from this machine alone.
+    // Whether only this machine can reach the port.
     bool loopback = false;
   };
 
   explicit HttpGate(Options options) : options_(std::move(options)) {}
 
-  // Why the sender is not heard, whatever was asked for: 403. Any thread.
+  // Returns the refusal (403) of a request, or nullopt if it may pass. Any thread.
   std::optional<HttpResponse> Refuse(const HttpHead& head) const;
 
  private:
   const Options options_;
 };
 
-// Whether `text` can stand in Options::allowed_origins.
+// Whether `text` is valid in Options::allowed_origins.
 bool IsOrigin(std::string_view text);
 
 }  // namespace braid

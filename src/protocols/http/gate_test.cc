@@ -9,7 +9,7 @@ using boost::beast::http::verb;
 
 class HttpGateTest : public ::testing::Test {
  protected:
-  // The status of the refusal; 0 when the sender is heard.
+  // Returns the status of the refusal; 0 if the request may pass.
   unsigned Ask(verb method, std::string_view host, std::vector<std::string> origins = {}) {
     HttpHead head;
     head.method(method);
@@ -39,7 +39,7 @@ TEST_F(HttpGateTest, PagesOfOthersChangeNothing) {
   EXPECT_EQ(
       text_,
       R"({"error":"Requests from pages of 'http://evil.example' are refused; --allow-origin allows them"})");
-  // The browser keeps what it reads from the page.
+  // The browser does not let the page read the response.
   EXPECT_EQ(Ask(verb::get, "127.0.0.1:8000", {"http://evil.example"}), 0u);
   EXPECT_EQ(Ask(verb::head, "127.0.0.1:8000", {"http://evil.example"}), 0u);
 }

@@ -1,4 +1,4 @@
-// InputBuffer: received bytes of a connection that no reader has consumed. It allocates its memory with the first
+// InputBuffer: received bytes of a connection that were not consumed. It allocates its memory with the first
 // bytes and charges it to the client.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace braid {
 class InputBuffer {
  public:
   static constexpr size_t kBytes = size_t{64} * 1024;
-  // Readable bytes, of any value, behind it.
+  // Readable bytes with undefined values that follow the buffer.
   static constexpr size_t kPadding = 64;
 
   size_t size() const { return end_ - begin_; }
@@ -29,7 +29,7 @@ class InputBuffer {
     begin_ += bytes;
     if (begin_ == end_) begin_ = end_ = 0;
   }
-  // Moves up to `most` bytes of the front to `to`; returns how many.
+  // Moves up to `most` bytes of the front to `to`. Returns their number.
   size_t MoveTo(std::byte* to, size_t most) {
     const size_t bytes = std::min(size(), most);
     if (bytes > 0) std::memcpy(to, text().data(), bytes);
@@ -37,7 +37,7 @@ class InputBuffer {
     return bytes;
   }
 
-  // Where the next bytes go, and that so many are there. REQUIRES: it is not full.
+  // Return the memory for the next bytes, and add bytes that were received there. REQUIRES: not full.
   std::span<char> Room() {
     if (!memory_) {
       memory_.reset(new char[kBytes + kPadding]);
@@ -53,7 +53,7 @@ class InputBuffer {
   }
   void Add(size_t bytes) { end_ += bytes; }
 
-  // REQUIRES: it is empty.
+  // Frees the memory. REQUIRES: empty.
   void Release() {
     memory_.reset();
     charge_.Set(0);

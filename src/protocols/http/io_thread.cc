@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// How often idle connections are looked for while the listener drains.
+// How often the io thread looks for idle connections while the listener drains.
 constexpr std::chrono::milliseconds kDrainSweep{20};
 
 }  // namespace

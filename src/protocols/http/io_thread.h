@@ -1,5 +1,4 @@
-// IoThread: one thread with an event loop and the connections that belong to it. Internal to the HTTP server
-// core.
+// IoThread: one thread with an event loop and its connections. Internal to the HTTP server core.
 #pragma once
 
 #include <atomic>
@@ -19,38 +18,38 @@ namespace braid {
 
 class Connection;
 
-// Shared with its connections, which requests that end late may keep longer than the listener lives.
+// Shared with its connections. A request that ends late may keep it longer than the listener lives.
 class IoThread : public std::enable_shared_from_this<IoThread> {
  public:
-  // Errors: those of the system, when it has no descriptors left.
+  // Errors: those of the system, such as no free descriptors.
   static Result<std::shared_ptr<IoThread>> Create(size_t index, const HttpListenerOptions& options,
                                                   HttpService& service,
                                                   std::atomic<size_t>& connection_count);
   ~IoThread();
 
   void Start();
-  // Ends the loop and waits for the thread. REQUIRES: no connections are left (AbortAll).
+  // Ends the loop and joins the thread. REQUIRES: no connections (see AbortAll()).
   void Stop() { loop_->Stop(); }
 
-  // Runs `task` on this thread; false, and no run, once Stop() was called. Any thread.
+  // Runs `task` on this thread. Returns false, and does not run it, after Stop(). Any thread.
   bool Post(std::function<void()> task) { return loop_->Post(std::move(task)); }
 
-  // The rest: on this thread only.
+  // Call the functions below on this thread only.
 
-  // Takes over a connected socket.
+  // Takes over an accepted socket.
   void Adopt(AcceptedSocket socket);
   // Closes connections as they become idle.
   void Drain();
-  // Cancels what runs and closes everything.
+  // Cancels running requests and closes all connections.
   void AbortAll();
-  // Called by a connection that has closed.
+  // Removes a connection that has closed.
   void Forget(const std::shared_ptr<Connection>& connection);
 
   EventLoop& loop() { return *loop_; }
   size_t index() const { return index_; }
   const HttpListenerOptions& options() const { return options_; }
   HttpService& service() { return service_; }
-  // Whether connections end after their present request. Any thread.
+  // Whether connections close after their current request. Any thread.
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
  private:
@@ -62,7 +61,7 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   const size_t index_;
   const HttpListenerOptions options_;
   HttpService& service_;
-  std::atomic<size_t>& connection_count_;  // of the listener; not touched after Stop()
+  std::atomic<size_t>& connection_count_;  // of the listener; not used after Stop()
   std::atomic<bool> draining_{false};
   const std::unique_ptr<EventLoop> loop_;
   // Owned by this thread.

@@ -4,9 +4,9 @@
 //   ... listener->port() ...
 //   listener->Shutdown(SteadyNowNs() + 5'000'000'000);
 //
-// New connections are dealt to the threads in turn (Acceptor). Keep-alive, pipelining (answers in order),
-// 100-continue, chunked and compressed requests; limits and timeouts of HttpListenerOptions. Errors that the
-// core finds itself are answered as {"error":"text"}.
+// Connections go to the threads in turn (Acceptor). Supports keep-alive, pipelining (responses in
+// order), 100-continue, chunked and compressed requests, with the limits and timeouts of HttpListenerOptions.
+// Errors that the core detects are answered as {"error":"text"}.
 #pragma once
 
 #include <atomic>
@@ -26,20 +26,19 @@ class IoThread;
 
 class HttpListener {
  public:
-  // Listens and serves. `service` outlives the listener.
-  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is
-  // none.
+  // Starts to listen and serve. `service` outlives the listener.
+  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an invalid address.
   static Result<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options,
                                                      HttpService& service);
-  // Shuts down at once if that was not done.
+  // Shuts down at once unless Shutdown() was called.
   ~HttpListener();
 
   uint16_t port() const { return port_; }
   size_t connection_count() const { return connection_count_.load(std::memory_order_relaxed); }
 
   // Stops to accept, closes idle connections, and waits for running requests until `deadline_ns`
-  // (SteadyNowNs() time). Then cancels what still runs and cuts the clients off. Answers that come later are
-  // dropped. Blocks; not on an io thread.
+  // (SteadyNowNs() time). Then cancels the remaining requests and disconnects their clients. Later responses
+  // are dropped. Blocks; do not call it on an io thread.
   void Shutdown(int64_t deadline_ns);
 
  private:

@@ -26,9 +26,15 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// /echo answers with the body, /split reads its body behind the first 4 bytes into three buffers, /hold is
-// answered by the test, /large/{n} with n bytes, /identity with whom the client's certificate names, /thread with
-// the thread that answers, /refuse at once without its body; anything else is 404.
+// A service with these paths; others are 404:
+//
+//   /echo      returns the body
+//   /split     reads its body after the first 4 bytes into three buffers
+//   /hold      is answered by the test
+//   /large/{n} returns n bytes
+//   /identity  returns the identity in the client's certificate
+//   /thread    returns the responding thread
+//   /refuse    answers at once without reading its body
 class EchoService final : public HttpService {
  public:
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
@@ -139,7 +145,7 @@ HttpResponse TextResponse(std::string text) {
   return response;
 }
 
-// With TLS, and without.
+// With and without TLS.
 class Listener : public testing::TestWithParam<bool> {
  protected:
   Listener() {
@@ -157,7 +163,7 @@ class Listener : public testing::TestWithParam<bool> {
     ASSERT_TRUE(listener.ok()) << listener.status();
     listener_ = std::move(listener).value();
   }
-  // `certificate`: which one the client shows; empty: none.
+  // `certificate`: name of the client's certificate; empty: none.
   TestClient Connect(const std::string& certificate = "") {
     if (!listener_) Start();
     if (!GetParam()) return TestClient(listener_->port());
@@ -273,7 +279,7 @@ TEST_P(Listener, RefusesTooManyChunksAndBrokenOnes) {
   TestClient broken = Connect();
   ASSERT_TRUE(broken.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
   EXPECT_EQ(broken.Read()->status, 400);
-  // A line without an end does not grow without bound.
+  // A line without an end must not grow without bound.
   TestClient endless = Connect();
   endless.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
                std::string(200'000, 'e'));
@@ -360,7 +366,7 @@ TEST_P(Listener, RefusesMalformedRequests) {
   EXPECT_EQ(many.Read()->status, 431);
 }
 
-// Sends pieces, each a segment of its own, while the server takes them, and waits for its answer.
+// Sends pieces, each in its own segment, while the server takes them. Then waits for the response.
 std::optional<TestResponse> SendPieces(TestClient& client, const std::vector<std::string>& pieces) {
   for (const std::string& piece : pieces) {
     if (!client.Send(piece)) break;
@@ -370,7 +376,7 @@ std::optional<TestResponse> SendPieces(TestClient& client, const std::vector<std
 }
 
 TEST_P(Listener, CountsHeadersAcrossReads) {
-  // Each piece ends in the middle of a line; the whole is far beyond each limit, and has no end.
+  // Each piece ends in the middle of a line. Together they have no end and are far beyond each limit.
   std::vector<std::string> many = {"GET / HTTP/1.1\r\nHost: a\r\nA"};
   for (int i = 0; i < 400; ++i) many.push_back(": b\r\nA");
   TestClient fields = Connect();
@@ -388,7 +394,7 @@ TEST_P(Listener, CountsHeadersAcrossReads) {
   EXPECT_EQ(response->status, 431);
   EXPECT_TRUE(bytes.AtEnd());
 
-  // As much as is allowed, in pieces, on a connection that has had such a request before.
+  // The maximum that is allowed, in pieces, on a connection that had such a request before.
   TestClient good = Connect();
   for (int round = 0; round < 3; ++round) {
     std::vector<std::string> pieces = {"GET /none HTTP/1.1\r\nHost: a\r\nA"};
@@ -426,7 +432,7 @@ TEST_P(Listener, WritesLargeAnswersToSlowReaders) {
     ASSERT_TRUE(response);
     EXPECT_EQ(response->body.size(), size + 5);
   }
-  // From another thread than the io thread's.
+  // Responds on another thread than the io thread.
   ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
   std::thread([&] {
@@ -451,16 +457,16 @@ TEST_P(Listener, CancelsWhenTheClientGoesAway) {
   held.exchange->Respond(TextResponse("nobody hears"));
 }
 
-// What comes behind a request hides that its client goes.
+// Later input of a pipelining client must not hide that the client goes away.
 TEST_P(Listener, CancelsWhenAClientThatPipelinesGoesAway) {
-  options_.linger_timeout = 40ms;  // a quarter of which is between two looks
+  options_.linger_timeout = 40ms;  // the sweep runs four times in this time
   options_.threads = 1;
   TestClient client = Connect();
   ASSERT_TRUE(client.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
   ASSERT_TRUE(client.SendRequest("POST", "/echo", "next"));
   ASSERT_TRUE(client.SendRequest("POST", "/echo", "the one after that"));
-  // The thread has seen the input before it answers the other client.
+  // The thread sees the input before it answers the other client.
   EXPECT_EQ(Connect().Request("POST", "/echo", "x")->status, 200);
   EXPECT_FALSE(held.cancellation->cancelled());
   client.Close();
@@ -468,7 +474,7 @@ TEST_P(Listener, CancelsWhenAClientThatPipelinesGoesAway) {
   held.exchange->Respond(TextResponse("nobody hears"));
 }
 
-// The body is read to its own end, which leaves what follows with TLS.
+// The body is read up to its end, so later bytes remain in TLS.
 TEST_P(Listener, ReadsOnBehindABodyThatWasReadToItsPlace) {
   TestClient client = Connect();
   const std::string body(100'000, 'b');
@@ -563,8 +569,8 @@ TEST_P(Listener, KeepsPartsForASlowReader) {
   EXPECT_FALSE(held.cancellation->cancelled());
 }
 
-// The io thread is kept busy while a part waits, the client makes room for it, and the stream ends: the wait
-// for the socket is then still to fire, in the middle of the next request.
+// The io thread is busy while a part waits, the client makes room for it, and the stream ends. The writable
+// event then arrives in the middle of the next request.
 TEST_P(Listener, ReadsTheNextRequestAfterAPartThatWaited) {
   Start();
   TestClient client = Connect();
@@ -693,7 +699,7 @@ TEST_P(Listener, KeepsAnOldClientThatAsksForIt) {
     EXPECT_EQ(response->body, "x");
     EXPECT_EQ(response->header("Connection"), "keep-alive");
   }
-  // An answer without a length lasts until the end of the connection.
+  // A response without a length lasts until the connection ends.
   ASSERT_TRUE(client.Send("POST /hold HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"));
   auto held = service_.Take();
   held.exchange->BeginStream({});
@@ -736,7 +742,7 @@ TEST_P(Listener, RefusesHeadsThatCanBeReadInTwoWays) {
   }
 }
 
-// They come when the request was taken for what its head says.
+// Trailer fields arrive after the request was accepted by its head.
 TEST_P(Listener, FieldsBehindABodyAreNotThoseOfTheRequest) {
   TestClient client = Connect();
   ASSERT_TRUE(
@@ -751,7 +757,7 @@ TEST_P(Listener, FieldsBehindABodyAreNotThoseOfTheRequest) {
   EXPECT_EQ(client.Read()->body, "x");
 }
 
-// Some clients send a line end behind a body.
+// Some clients send a line end after a body.
 TEST_P(Listener, SkipsAnEmptyLineBeforeARequest) {
   TestClient client = Connect();
   const std::string request = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
@@ -771,17 +777,17 @@ TEST_P(Listener, SkipsAnEmptyLineBeforeARequest) {
 }
 
 TEST_P(Listener, EndsSilentAndSlowConnections) {
-  // Long enough for a handshake on a machine that stalls; the connections wait for their ends together.
+  // Long enough for a handshake on a slow machine. The connections wait for their timeouts at the same time.
   options_.idle_timeout = options_.header_timeout = options_.body_timeout = options_.linger_timeout = 1s;
   TestClient idle = Connect();
   TestClient slow = Connect();
   ASSERT_TRUE(slow.Send("POST /echo HTTP/1.1\r\nHost"));
-  // Lines that end with their segments leave nothing in the buffer, and yet have begun a request.
+  // Lines that end with their segments leave the buffer empty, but have begun a request.
   TestClient lines = Connect();
   ASSERT_TRUE(lines.Send("POST /echo HTTP/1.1\r\nHost: a\r\nA: b\r\n"));
   TestClient body = Connect();
   ASSERT_TRUE(body.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"));
-  // A request that runs has all the time it needs.
+  // A running request has no timeout.
   TestClient running = Connect();
   ASSERT_TRUE(running.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
@@ -797,7 +803,7 @@ TEST_P(Listener, ShutsDownGracefully) {
   TestClient busy = Connect();
   ASSERT_TRUE(busy.SendRequest("POST", "/hold", "x"));
   auto held = service_.Take();
-  // One more on each thread: when all that are idle have ended, both threads know.
+  // Two more idle connections, one on each thread. When they are closed, both threads know of the shutdown.
   TestClient second_idle = Connect();
   TestClient third_idle = Connect();
   EXPECT_EQ(third_idle.Request("POST", "/echo", "x")->status, 200);
@@ -859,7 +865,7 @@ TEST_P(Listener, LimitsConnections) {
   EXPECT_TRUE(second.AtEnd());
 }
 
-// Clients come and go at random while answers come from another thread; the sanitizers look on.
+// Clients connect and disconnect at random while another thread responds. For the sanitizers.
 TEST_P(Listener, SurvivesClientsThatAreCutAtRandom) {
   Start();
   std::thread responder([&] {
@@ -895,7 +901,7 @@ TEST_P(Listener, SurvivesClientsThatAreCutAtRandom) {
   responder.join();
 }
 
-// Bodies that take long to read are shown to their calls on other threads.
+// Large bodies are passed to their calls on other threads.
 class ListenerWithPool : public Listener {
  protected:
   ListenerWithPool() { options_.large_pool = std::make_shared<ControlPool>(2, "test-read", 1000); }
@@ -903,7 +909,7 @@ class ListenerWithPool : public Listener {
     listener_.reset();
     options_.large_pool->Stop();
   }
-  // A request with one of four kinds of body, and what its answer is.
+  // Returns a request with one of four kinds of body, and the expected response.
   static std::pair<std::string, std::string> Request(unsigned kind, size_t size) {
     std::string body(size, ' ');
     for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>('a' + i % 23);
@@ -990,7 +996,7 @@ TEST_P(ListenerWithPool, SurvivesClientsThatAreCutAtRandom) {
     });
   }
   for (auto& client : clients) client.join();
-  // Some are still being read.
+  // Some bodies are still being read at the end.
   std::deque<TestClient> last;
   for (unsigned i = 0; i < 20; ++i) last.emplace_back(Connect()).Send(Request(i, 1'000'000).first);
   listener_->Shutdown(SteadyNowNs());
@@ -1025,12 +1031,12 @@ TEST_P(ListenerWithTls, EndsHandshakesThatDoNotEnd) {
   slow.Send("\x16\x03\x01");  // the start of a record
   EXPECT_TRUE(silent.AtEnd());
   EXPECT_TRUE(slow.AtEnd());
-  // Between requests there is more time.
+  // The time between requests is longer.
   EXPECT_EQ(whole.Request("POST", "/echo", "y")->body, "y");
 }
 
-// The io thread is kept busy while a body comes in small records, of which its turn leaves the last one; that
-// is then with TLS, and nothing more comes to the socket.
+// The io thread is busy while a body arrives in small records. The connection's turn ends before the last
+// record, which TLS has read, so that no event follows.
 TEST_P(ListenerWithTls, ReadsOnAfterItsTurn) {
   options_.threads = 1;
   TestClient busy = Connect();
@@ -1041,7 +1047,7 @@ TEST_P(ListenerWithTls, ReadsOnAfterItsTurn) {
   std::promise<void> release;
   held.exchange->RunAside([released = release.get_future().share()] { released.wait(); });
   const std::string record(1000, 'r');
-  constexpr size_t kRecords = 1050;  // the turn is 1 MiB
+  constexpr size_t kRecords = 1050;  // a connection's turn is 1 MiB
   auto sent = std::async(std::launch::async, [&] {
     client.Send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(kRecords * 1000) +
                 "\r\n\r\n");

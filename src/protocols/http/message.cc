@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// Which bytes of a JSON string must be escaped.
+// The bytes of a JSON string that must be escaped.
 constexpr std::array<bool, 256> kEscaped = [] {
   std::array<bool, 256> escaped{};
   for (int c = 0; c < 0x20; ++c) escaped[static_cast<size_t>(c)] = true;
@@ -49,7 +49,7 @@ void AppendEscape(std::string& out, unsigned char c) {
   }
 }
 
-// Of a Host field: a name, an address or nothing, and a port.
+// Whether `text` is a valid Host field: a name, an address or nothing, and a port.
 bool IsHost(std::string_view text) {
   constexpr std::string_view kCharacters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=%:";
@@ -105,7 +105,7 @@ size_t HttpResponse::size() const {
 HttpResponse ErrorResponse(unsigned status, std::string_view text) {
   HttpResponse response;
   response.status = status;
-  // There is no place for a text in such a response.
+  // A 204 response has no body for the text.
   if (status == 204) return response;
   response.content_type = kJsonType;
   response.body = "{\"error\":";

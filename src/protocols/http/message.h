@@ -1,4 +1,4 @@
-// What an HTTP server hands to its services and takes from them.
+// The requests and responses of HTTP services.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +16,30 @@
 
 namespace braid {
 
-// Method, target and header fields of a request, as the client sent them.
+// Method, target and header fields of a request as the client sent them.
 using HttpHead = boost::beast::http::request_header<>;
 
 inline std::string_view ToStd(boost::core::string_view text) { return {text.data(), text.size()}; }
 
-// Whether two texts differ in the case of ASCII letters at most.
+// Whether two texts are equal, ignoring the case of ASCII letters.
 inline bool SameText(std::string_view a, std::string_view b) {
   return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
 }
 
-// The value of a header field, without regard to the case of its name; nothing when it is not there.
+// Returns the value of a header field, or nullopt without one. Ignores the case of `name`.
 std::optional<std::string_view> FindHeader(const HttpHead& head, std::string_view name);
 
-// The fault of a head that the parser took, by RFC 9112: its Host, a field that is repeated, or how it says where the body ends.
-// "" for a good one.
+// Returns the fault of a head that the parser accepts but RFC 9112 does not, or "". Checks the Host, repeated
+// fields, and the fields that announce the body's length.
 std::string HeadFault(const HttpHead& head);
 
-// The method by which a request finds its route: GET for HEAD too, whose answer the server sends without its
-// body.
+// Returns the method that selects the route: GET for HEAD too. The server sends the response to HEAD without
+// its body.
 inline std::string_view RouteMethod(const HttpHead& head) {
   return head.method() == boost::beast::http::verb::head ? "GET" : ToStd(head.method_string());
 }
 
-// The target in two: what stands before its '?', and behind.
+// The parts of the target before and after its '?'.
 inline std::string_view PathOf(const HttpHead& head) {
   const std::string_view target = ToStd(head.target());
   return target.substr(0, target.find('?'));
@@ -51,11 +51,11 @@ inline std::string_view QueryOf(const HttpHead& head) {
 
 struct HttpResponse {
   unsigned status = 200;
-  // A text that lives for ever; empty: the field is not sent.
+  // A text of static lifetime; empty: the field is not sent.
   std::string_view content_type;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // Follows the body. Never copied: held until the socket has taken it.
+  // Follows `body`. Never copied, but held until the socket has taken it.
   std::vector<Buffer> tail;
 
   size_t size() const;
@@ -63,18 +63,18 @@ struct HttpResponse {
 
 inline constexpr std::string_view kJsonType = "application/json";
 
-// {"error":"text"}
+// The response {"error":"text"}.
 HttpResponse ErrorResponse(unsigned status, std::string_view text);
-// The same with the code that the protocols map the status to. REQUIRES: !status.ok()
+// The same for a status, with the code of HttpStatusOf(). REQUIRES: !status.ok()
 HttpResponse ErrorResponse(const Status& status);
 HttpResponse JsonResponse(std::string body);
 
-// 400, 401, 403, 404, 409, 412, 429, 500, 501 or 503.
+// Returns 400, 401, 403, 404, 409, 412, 429, 500, 501 or 503 for an error, and 200 for kOk.
 unsigned HttpStatusOf(StatusCode code);
-// The same, or the status's own.
+// Returns the status's own HTTP code, or the one above.
 unsigned HttpStatusOf(const Status& status);
-// What `write` makes, a Result<HttpResponse>, or the answer that says why it could not be made; what it
-// throws is such a reason.
+// Calls `write`, which returns a Result<HttpResponse>. Returns its response, or the response to its error or
+// exception.
 template <class Write>
 HttpResponse MakeResponse(Write&& write) noexcept {
   HttpResponse response;
@@ -85,7 +85,7 @@ HttpResponse MakeResponse(Write&& write) noexcept {
     return OkStatus();
   });
   if (fault.ok()) return response;
-  // Without a body, should there be no memory for one for as long as that is waited for.
+  // If waiting for memory fails, the response has no body.
   response.status = HttpStatusOf(fault);
   (void)Guarded([&] {
     const RetryingAllocation retrying;
@@ -94,14 +94,14 @@ HttpResponse MakeResponse(Write&& write) noexcept {
   return response;
 }
 
-// "Not Found" for 404.
+// Returns the reason phrase: "Not Found" for 404.
 std::string_view HttpReason(unsigned status);
 
-// Appends `text` as a JSON string in quotes. Bytes that are not UTF-8 are written as they are.
+// Appends `text` as a quoted JSON string. Bytes that are not UTF-8 are not changed.
 void AppendJsonString(std::string& out, std::string_view text);
 
-// The text with %XX replaced; nothing when a '%' is not followed by two hexadecimal digits, for %00, or when
-// the result is no UTF-8.
+// Decodes %XX. Returns nullopt for a '%' without two hexadecimal digits, for %00, and for a result that is
+// not UTF-8.
 std::optional<std::string> PercentDecode(std::string_view text);
 
 }  // namespace braid

@@ -5,7 +5,7 @@
 #include "protocols/net/compression.h"
 
 #if !defined(_GLIBCXX_TSAN)
-// The thread sanitizer has an operator new of its own.
+// The thread sanitizer has its own operator new.
 #include "base/testing/failing_allocation.h"
 #endif
 

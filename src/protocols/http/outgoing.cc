@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-constexpr size_t kMaxParts = 64;  // of one system call
+constexpr size_t kMaxParts = 64;  // in one system call
 
 void AppendNumber(std::string& out, size_t number) {
   char digits[24];
@@ -67,7 +67,7 @@ Outgoing::Progress Outgoing::Send(ClientSocket& socket) {
     if (i == 0) return {head_.data(), head_.size()};
     if (i == 1) return {body_.data(), body_.size()};
     return {tail_[i - 2].mutable_data(),
-            tail_[i - 2].size()};  // writev takes no pointer to const; it only reads
+            tail_[i - 2].size()};  // writev() only reads, but takes non-const pointers
   };
   while (part_ < parts) {
     iovec vectors[kMaxParts];

@@ -1,4 +1,5 @@
-// The answer to the present request on its way into a socket: in one piece, or in parts (StreamOutput).
+// ResponseWriter: writes the response to the current request to a socket, in one piece or in parts
+// (StreamOutput).
 #pragma once
 
 #include <string_view>
@@ -9,18 +10,17 @@
 
 namespace braid {
 
-// One thread at a time, but for the stream's own functions.
+// For use by one thread at a time, except for the stream's own functions.
 class ResponseWriter {
  public:
   explicit ResponseWriter(size_t max_waiting) : stream_(max_waiting) {}
 
   using Progress = Outgoing::Progress;
 
-  // As Outgoing::Set().
   void Set(HttpResponse response, std::string_view connection, bool omit_body) {
     whole_.Set(std::move(response), connection, omit_body);
   }
-  // From here on it comes in parts.
+  // Begins a response in parts.
   void BeginStream(const HttpResponse& head, bool chunked, bool close) {
     streaming_ = true;
     closes_ = close;
@@ -29,13 +29,13 @@ class ResponseWriter {
   StreamOutput& stream() { return stream_; }
   // Whether the connection ends with the stream.
   bool closes() const { return closes_; }
-  // All of it has left.
+  // All parts were sent.
   void EndStream() { streaming_ = false; }
 
-  // Writes as much as the socket takes of what there is.
+  // Writes as much of the response as the socket takes.
   Progress Send(ClientSocket& socket) { return streaming_ ? stream_.Flush(socket) : whole_.Send(socket); }
 
-  // Lets go of it.
+  // Drops the response.
   void Clear() {
     whole_.Clear();
     streaming_ = false;

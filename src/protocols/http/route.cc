@@ -8,14 +8,14 @@
 namespace braid {
 namespace {
 
-// The variable parts of a path, as they stand in it; "" for those that its pattern does not have.
+// The variable parts of a path, not decoded; "" for those that its pattern does not have.
 struct PathVariables {
   std::string_view model;
   std::string_view version;
   std::string_view region;
 };
 
-// Takes the next segment off a path that starts with '/'.
+// Removes the next segment from a path that starts with '/'.
 std::string_view TakeSegment(std::string_view& path) {
   path.remove_prefix(1);
   const size_t end = std::min(path.find('/'), path.size());
@@ -48,7 +48,7 @@ bool MatchVariable(std::string_view expected, std::string_view segment, PathVari
   return true;
 }
 
-// Allocates nothing.
+// Does not allocate.
 bool MatchPath(std::string_view pattern, std::string_view path, PathVariables& variables) {
   variables = {};
   if (!path.starts_with('/')) return false;

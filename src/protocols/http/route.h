@@ -1,11 +1,12 @@
-// The routes of a protocol: a table of rows, each with the function that answers, and the one matcher of all tables.
+// HttpRoute: a row in a protocol's table of routes, with the function that answers; and the matcher of all
+// tables.
 //
 //   static constexpr HttpRoute kRoutes[] = {
 //       {"GET", "/v2/models/{m}", Api::kMetadata, HttpScope::kNamed, kAnsweredBy<&Protocol::ModelMetadata>}};
 //   HttpRequest request(host, exchange, kRoutes);
 //   if (request.found == HttpMatch::Found::kRoute) return host.Dispatch(protocol, request);
 //
-// A protocol serves the rows of its tables and nothing else.
+// A protocol serves only the rows of its tables.
 #pragma once
 
 #include <cstdint>
@@ -25,36 +26,36 @@ class HttpProtocol;
 class HttpProtocolHost;
 struct HttpRequest;
 
-// Which models the access policy is asked about.
+// The models for which the access policy is asked.
 enum class HttpScope : unsigned char {
-  kOne,         // the one that the request names, which the protocol sees to
-  kNamed,       // the one that it names; without one, a right to any will do
-  kNamedOrAll,  // the one that it names; without one, all
+  kOne,         // the named one; the protocol makes sure that the request names one
+  kNamed,       // the named one; without a name, a right to any model is enough
+  kNamedOrAll,  // the named one; without a name, all
   kAll,
 };
 
 enum class HttpRouteKind : unsigned char {
   kUsual,
-  kAtAnyTime,    // answered also while the server starts and while it exits, as health and metrics are
-  kOnlyRefuses,  // has no other answer than an error, which says that this is not served; is not described
+  kAtAnyTime,    // also answered while the server starts or exits, like health and metrics
+  kOnlyRefuses,  // always answers with an error; is not in the API document
 };
 
 struct HttpRoute {
   using Function = HttpService::Answer (*)(HttpProtocol& protocol, HttpRequest& request);
 
   std::string_view method;
-  // As "/v2/models/{m}/versions/{v}/infer": each segment is the same, or {m} a model, {n} a model without a colon, {v} a
-  // version in digits, {l} a label without a colon, {r} a region or a repository, all of which have a character at
-  // least. A verb may follow in the same segment: "{n}:predict".
+  // For example "/v2/models/{m}/versions/{v}/infer". A segment is literal or a variable, which has at least
+  // one character: {m} a model, {n} a model without a colon, {v} a version in digits, {l} a label without a
+  // colon, {r} a region or a repository. A verb may follow in the same segment: "{n}:predict".
   std::string_view pattern;
   Api api;
   HttpScope scope;
-  // On the exchange's io thread, once the sender is known to have the right.
+  // Called on the exchange's io thread, after the access policy has permitted the request.
   Function answer;
   HttpRouteKind kind = HttpRouteKind::kUsual;
 };
 
-// What a table has for a request.
+// The result of a table lookup.
 struct HttpMatch {
   enum class Found : unsigned char {
     kRoute,
@@ -64,29 +65,30 @@ struct HttpMatch {
     kBadEscape,
   } found = Found::kNoSuchPath;
   const HttpRoute* route = nullptr;
-  std::optional<std::string> model;  // decoded; nothing where the path has none
-  std::string region;                // likewise, and ""
+  std::optional<std::string> model;  // decoded; nullopt if the path has none
+  std::string region;                // decoded; "" if the path has none
   int64_t version = -1;              // -1: none in the path
-  bool version_fits = true;          // false also where the method is wrong
+  bool version_fits = true;          // can be false for kWrongMethod too
 };
 
-// The first row of the method and the path. Rows with fixed segments stand before those with variable ones of the same
-// place.
+// Returns the first row with the method and the path. REQUIRES: rows with a literal segment come before rows
+// with a variable in the same place.
 HttpMatch MatchRoute(std::span<const HttpRoute> routes, std::string_view method, std::string_view path);
 
-// A request on its way to what answers it.
+// A request with the result of its lookup, which is passed to the route's function.
 struct HttpRequest : HttpMatch {
   HttpRequest(HttpProtocolHost& its_host, const std::shared_ptr<HttpExchange>& its_exchange,
               std::span<const HttpRoute> routes);
 
-  // What the access policy is asked about. REQUIRES: a route is found.
+  // Returns the subject of the access check. REQUIRES: a route is found.
   Rights::Subject Subject() const;
 
-  // Ways to answer once the body is there: with what `make` returns, on the io thread;
+  // These answer once the body has arrived. WithBody(): `make` returns the response, on the io thread.
   HttpService::Answer WithBody(std::function<HttpResponse(std::string_view body)> make) const;
-  // by whatever `begin` begins, which needs no body;
+  // Later(): `begin` begins the work and needs no body.
   HttpService::Answer Later(std::function<void(const std::shared_ptr<HttpExchange>&)> begin) const;
-  // with what `make` returns, on a thread for calls that block. `busy`: UNAVAILABLE when too many wait for one.
+  // Blocking(): `make` returns the response, on a thread for calls that block. `busy`: the text of
+  // UNAVAILABLE when too many calls wait.
   HttpService::Answer Blocking(std::string busy,
                                std::function<Result<HttpResponse>(std::string_view body)> make) const;
 
@@ -100,7 +102,7 @@ HttpService::Answer CallRoute(Returned (Protocol::*function)(Request&), HttpProt
   return (static_cast<Protocol&>(protocol).*function)(static_cast<Request&>(request));
 }
 
-// A member function of a protocol as HttpRoute::answer.
+// Converts a member function of a protocol to HttpRoute::answer.
 template <auto function>
 inline constexpr HttpRoute::Function kAnsweredBy =
     [](HttpProtocol& protocol, HttpRequest& request) { return CallRoute(function, protocol, request); };

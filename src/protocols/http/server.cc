@@ -101,7 +101,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       return std::move(*refusal);
     return request.route->answer(protocol, request);
   }
-  // Why the request is not answered, if it is not.
+  // Returns the refusal of the request, if any.
   std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const HttpRoute& route,
                                      const Rights::Subject& subject) {
     const Status allowed = access_.Check(readers_[exchange.io_thread()], HttpSender(exchange), subject);

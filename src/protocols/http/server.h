@@ -1,4 +1,4 @@
-// An HTTP server: the protocols that share its port, behind one gate.
+// HttpServer: an HTTP server for protocols that share its port, behind one gate.
 //
 //   HttpServer::Options options;
 //   options.port = 8000;
@@ -32,16 +32,16 @@ class HttpServer {
     uint16_t port = 8000;  // 0: the system chooses
     bool reuse_port = false;
     int threads = 2;
-    // Of a body.
+    // The limit of a body.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
-    // What the refusal of a larger one ends with: how to have it taken.
+    // The end of the error text for a larger body: how to raise the limit.
     std::string body_limit_hint = " Use --http-max-input-size to increase the limit.";
     // See HttpGate.
     std::vector<std::string> allowed_origins;
     std::vector<std::string> allowed_hosts;
-    // A body that is slower than 64 KiB in this time ends its connection.
+    // A body slower than 64 KiB in this time ends its connection.
     int body_timeout_ms = 60000;
-    // Of the head of a request; the fields also of what stands behind a chunked body.
+    // The limits of a request's head. The limit on fields includes those after a chunked body.
     size_t max_header_bytes = size_t{32} << 10;
     size_t max_header_fields = 256;
     int max_connection_idle_ms = 600000;
@@ -49,29 +49,29 @@ class HttpServer {
     std::shared_ptr<TlsSource> tls = nullptr;        // see HttpListenerOptions
     // Threads for calls that block, such as those of the model repository.
     int control_threads = 4;
-    // Threads that read large bodies and write large answers down; 0: that is done on the I/O threads.
+    // Threads that read large bodies and write large responses; 0: the io threads do this.
     int large_threads = HalfOfCores();
     std::string thread_name = "brd-http";
-    ThreadWatch* thread_watch =
-        nullptr;  // sees when an I/O thread stands still; null: none. Outlives the server.
+    ThreadWatch* thread_watch = nullptr;  // reports io threads that hang; outlives the server; null: none
   };
 
-  // Listens and serves. `access`, `control` and the protocols outlive the server; of the protocols the first
-  // that knows a path answers, and what none knows is 404.
-  // Errors: as HttpListener::Start.
+  // Starts to listen and serve. `access`, `control` and the protocols outlive the server. The first protocol
+  // that knows a path answers; an unknown path is 404.
+  // Errors: as HttpListener::Start().
   static Result<std::unique_ptr<HttpServer>> Start(const AccessPolicy& access, const ModelControl& control,
                                                    std::vector<HttpProtocol*> protocols,
                                                    const Options& options);
   ~HttpServer();
 
   uint16_t bound_port() const;
-  // Open ones. Any thread.
+  // The number of open connections. Any thread.
   size_t connection_count() const;
 
-  // Everything but health and metrics is refused with UNAVAILABLE "Server exiting" from now on. Any thread.
+  // From now on refuses requests with UNAVAILABLE "Server exiting", except health, metrics and
+  // HttpRouteKind::kAtAnyTime. Any thread.
   void Drain();
-  // Answers what is under way until `deadline_ns` (SteadyNowNs() time), cancels the rest. Blocks; also until
-  // a load that was asked for over HTTP has returned.
+  // Waits for running requests until `deadline_ns` (SteadyNowNs() time), then cancels the rest. Blocks, also
+  // until a load that was requested over HTTP has returned.
   void Shutdown(int64_t deadline_ns);
 
  private:

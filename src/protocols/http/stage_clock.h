@@ -1,4 +1,4 @@
-// What a connection does with its input, since when, and for how long it may go on so without progress.
+// StageClock: the stage of a connection's input, the time when it began, and its limit without progress.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ enum class HttpStage : unsigned char {
   kFront,    // gathers the front of a plain body of known size
   kRest,     // reads the rest of it to its destinations
   kWhole,    // gathers a chunked or compressed body
-  kShown,    // the call is shown a large front, on another thread
-  kWriting,  // writes an answer that the socket did not take at once; input waits
-  kDiscard,  // throws away the body of a request that was answered early
-  kLinger,   // has said its last word and waits for the client to hang up
+  kShown,    // passes a large front to the call, on another thread
+  kWriting,  // writes a response that the socket did not take at once; does not read
+  kDiscard,  // discards the body of a request that was answered early
+  kLinger,   // has sent its last response and waits until the client closes
 };
 
 class StageClock {
@@ -30,26 +30,26 @@ class StageClock {
     return stage_ == HttpStage::kFront || stage_ == HttpStage::kRest || stage_ == HttpStage::kWhole;
   }
 
-  // By the io thread.
+  // Call on the io thread.
   void Enter(HttpStage stage) {
     stage_ = stage;
     progress_ = 0;
     Touch();
   }
-  // Input has come: a slow body gets its time anew with each of these.
+  // Adds received bytes. A slow body gets its full time again after each kProgressBytes.
   static constexpr uint64_t kProgressBytes = uint64_t{64} * 1024;
   void AddInput(uint64_t bytes) {
     progress_ += bytes;
     if (reads_body() && progress_ >= kProgressBytes) Enter(stage_);
   }
-  // The connection is active: its idle time starts anew. By the thread that owns the connection.
+  // Restarts the time limit. Call on the thread that owns the connection.
   void Touch() { last_active_ns_.store(SteadyNowNs(), std::memory_order_relaxed); }
 
-  // `idle`: it waits for a request, of which nothing has come.
+  // `idle`: the connection waits for a request and has received no part of it.
   bool Expired(int64_t now_ns, const HttpListenerOptions& options, bool idle, bool handshake_done) const {
     return Silent(now_ns, LimitOf(options, idle && handshake_done));
   }
-  // Whether nothing has happened for longer than this.
+  // Whether the connection was inactive for longer than `limit`.
   bool Silent(int64_t now_ns, std::chrono::nanoseconds limit) const {
     return now_ns - last_active_ns_.load(std::memory_order_relaxed) > limit.count();
   }

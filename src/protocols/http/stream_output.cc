@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// What was sent is cut off the front of what waits when it is at least this much, and half of all.
+// Sent bytes are removed from waiting_ when they are at least this many, and half of all.
 constexpr size_t kTrimBytes = size_t{256} * 1024;
 
 iovec Piece(std::string_view text) { return {const_cast<char*>(text.data()), text.size()}; }
@@ -36,7 +36,7 @@ StreamOutput::Added StreamOutput::Append(ClientSocket& socket, std::string_view 
     Fail();
     return Added::kFull;
   }
-  // An empty chunk would be the end.
+  // An empty chunk would end the body.
   if (part.empty()) return waiting_.empty() ? Added::kSent : Added::kWaits;
   char size_line[24];
   char* end = std::to_chars(size_line, size_line + 16, part.size(), 16).ptr;
@@ -72,14 +72,14 @@ StreamOutput::Added StreamOutput::Add(ClientSocket& socket, std::span<const iove
     if (result > 0) written = static_cast<size_t>(result);
   }
   const Status kept = Guarded([&] {
-    mutex_.AssertHeld();  // it is called at once
+    mutex_.AssertHeld();  // runs within this function, under the lock
     for (const iovec& piece : pieces) {
       const size_t skip = std::min(written, piece.iov_len);
       written -= skip;
       waiting_.append(static_cast<const char*>(piece.iov_base) + skip, piece.iov_len - skip);
     }
   });
-  // A body with a hole is worse than one that ends.
+  // A truncated body is better than one with missing bytes inside.
   if (!kept.ok()) {
     Fail();
     return Added::kFailed;

@@ -1,8 +1,8 @@
-// The body of an answer that comes in parts, on its way into a socket. Internal to the HTTP server core.
+// StreamOutput: writes the body of a response in parts to a socket. Internal to the HTTP server core.
 //
-// The thread that answers adds parts, which are written at once as far as the socket takes them. What it does
-// not take waits here and is written by Flush(), on the io thread, when the socket is ready. Begin(),
-// Append() and End() come from one thread at a time, the others from any.
+// The responding thread adds parts, which are written at once as far as the socket takes them. The rest waits
+// here, and the io thread writes it with Flush() when the socket is ready. Begin(), Append() and End() come
+// from one thread at a time, the other functions from any thread.
 #pragma once
 
 #include <span>
@@ -21,26 +21,26 @@ namespace braid {
 
 class StreamOutput {
  public:
-  // While more than `max_waiting` bytes wait, no further part is taken.
+  // Takes no more parts while more than `max_waiting` bytes wait.
   explicit StreamOutput(size_t max_waiting) : max_waiting_(max_waiting) {}
 
-  // Starts an answer; its head leaves with the first part. `chunked`: parts are chunks of HTTP/1.1, otherwise
-  // the body lasts until the connection ends.
+  // Begins a response. Its head leaves with the first part. `chunked`: parts are chunks of HTTP/1.1;
+  // otherwise the body lasts until the connection ends.
   void Begin(const HttpResponse& head, bool chunked, bool close);
 
   enum class Added : unsigned char {
     kSent,     // nothing waits
-    kBlocked,  // the socket took no more: Flush() has to be called when it does
-    kWaits,    // something waited before, and this does now
+    kBlocked,  // the socket took no more: call Flush() when it is ready
+    kWaits,    // earlier bytes were waiting, and these wait too
     kFailed,   // the client has gone
-    kFull,     // too much waited; from now on everything fails
+    kFull,     // too many bytes waited; from now on all calls fail
   };
   Added Append(ClientSocket& socket, std::string_view part);
   Added End(ClientSocket& socket);
 
   Outgoing::Progress Flush(ClientSocket& socket);
 
-  // Drops what waits; from now on everything fails. Any thread.
+  // Drops waiting bytes; from now on all calls fail. Any thread.
   void Abandon();
 
  private:
@@ -49,9 +49,9 @@ class StreamOutput {
 
   const size_t max_waiting_;
 
-  Mutex mutex_;  // held while writing to the socket, which does not block
+  Mutex mutex_;  // held during writes to the socket, which do not block
 
-  std::string head_ BRAID_GUARDED_BY(mutex_);  // not yet written
+  std::string head_ BRAID_GUARDED_BY(mutex_);  // not yet sent
   bool chunked_ BRAID_GUARDED_BY(mutex_) = false;
   bool failed_ BRAID_GUARDED_BY(mutex_) = false;
   std::string waiting_ BRAID_GUARDED_BY(mutex_);

@@ -13,7 +13,7 @@ void IdleResetFilter::Read(std::string_view head) {
   const uint32_t type = byte(3);
   const uint32_t stream = (byte(5) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)) & kStreamBits;
   if (type == NGHTTP2_HEADERS) last_stream_ = std::max(last_stream_, stream);
-  // One of another length, or of a stream that is not the client's to open, is an error all the same.
+  // A frame of another length, or of a stream that only a server opens, is still an error.
   dropping_ = type == NGHTTP2_RST_STREAM && left_ == 4 && stream % 2 == 1 && stream > last_stream_;
 }
 

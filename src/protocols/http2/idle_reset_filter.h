@@ -1,9 +1,9 @@
-// IdleResetFilter: drops RST_STREAM frames of streams that were never opened from what a client sends.
+// IdleResetFilter: removes RST_STREAM frames of streams that were never opened from a client's bytes.
 //
-// gRPC's C core (under its clients for C++, Python, Ruby, PHP and more) sends one for a call whose deadline
-// is over before its head has left. RFC 9113 (5.1) has a server end the connection then, with all other calls
-// on it, and nghttp2 does; gRPC's own servers look away, and so does this. Frames are read by their heads
-// alone, as they lie.
+// gRPC's C core (under its clients for C++, Python, Ruby, PHP and more) sends such a frame for a call whose
+// deadline expires before its head was sent. RFC 9113 (5.1) requires the server to end the connection then,
+// with all its calls, and nghttp2 does. gRPC's own servers ignore such frames, and so does this server. The
+// filter reads only the heads of frames, in place.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace braid {
 
 class IdleResetFilter {
  public:
-  // Calls feed(piece) with what is to be passed on, in its order, until it returns false. All pieces lie in
-  // `bytes`, but heads of frames that came in parts: those lie here.
+  // Calls feed(piece) with the bytes to pass on, in order, until it returns false. The pieces lie in `bytes`,
+  // except heads of frames that arrived in parts: those lie in this object.
   template <class Feed>
   void Pass(std::string_view bytes, Feed&& feed) {
-    size_t begin = 0;  // of what is not fed yet
+    size_t begin = 0;  // of the bytes not yet passed on
     size_t at = 0;
     while (at < bytes.size()) {
       if (left_ > 0) {
@@ -51,16 +51,16 @@ class IdleResetFilter {
 
  private:
   static constexpr size_t kHead = 9;
-  static constexpr size_t kPreface = 24;  // stands before the first frame
+  static constexpr size_t kPreface = 24;  // comes before the first frame
 
-  // Of the next frame: its length, and whether it is dropped.
+  // Reads the head of the next frame: its length, and whether to drop it.
   void Read(std::string_view head);
 
   std::array<char, kHead> head_{};
   size_t held_ = 0;           // of head_
   size_t left_ = kPreface;    // of the frame
   bool dropping_ = false;     // this frame
-  uint32_t last_stream_ = 0;  // that was opened
+  uint32_t last_stream_ = 0;  // the highest that was opened
 };
 
 }  // namespace braid

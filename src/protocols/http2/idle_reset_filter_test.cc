@@ -25,7 +25,7 @@ std::string Frame(uint8_t type, uint32_t stream, const std::string& payload) {
 const std::string kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const std::string kCancel("\0\0\0\x08", 4);
 
-// What is passed on of `sent`, which comes in pieces of `size`.
+// Returns the bytes of `sent` that pass the filter, in pieces of `size`.
 std::string Passed(const std::string& sent, size_t size) {
   IdleResetFilter filter;
   std::string passed;

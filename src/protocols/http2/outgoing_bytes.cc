@@ -32,7 +32,7 @@ size_t OutgoingBytes::Gather(std::span<iovec> to) const {
     const char* bytes =
         piece.shared.owner() == nullptr ? copied_.data() + piece.offset : piece.shared.text().data();
     const size_t skip = i == first_ ? sent_ : 0;
-    // writev() takes no pointer to const; it only reads.
+    // writev() only reads, but takes non-const pointers.
     to[count] = {const_cast<char*>(bytes + skip), piece.size - skip};
   }
   return count;

@@ -1,5 +1,5 @@
-// OutgoingBytes: what waits to be written to a socket, in order. Small pieces are copied together, so that
-// they leave in one; the bytes of tensors are referenced where they lie. One thread at a time.
+// OutgoingBytes: bytes that wait to be written to a socket, in order. Small pieces are copied together, so
+// that they leave in one. The bytes of tensors are referenced in place. For use by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,20 @@ class OutgoingBytes {
   bool empty() const { return size_ == 0; }
 
   void Append(std::string_view bytes);
-  // Keeps a share in the buffer until it is written.
+  // Appends a reference to the buffer, which it shares until the bytes are written.
   void Refer(Buffer bytes);
 
-  // The first pieces, as many as `to` has room for; returns how many. Valid until the next call that changes
-  // something.
+  // Fills `to` with the first pieces, as many as fit. Returns their number. The pieces are valid until the
+  // next change.
   size_t Gather(std::span<iovec> to) const;
-  // Forgets the first bytes: they are written. REQUIRES: bytes <= size()
+  // Removes the first bytes, which were written. REQUIRES: bytes <= size()
   void Consume(size_t bytes);
   void Clear();
 
  private:
   struct Piece {
-    Buffer shared;      // no owner: in copied_
-    size_t offset = 0;  // there
+    Buffer shared;      // without an owner: the bytes are in copied_
+    size_t offset = 0;  // in copied_
     size_t size = 0;
   };
 

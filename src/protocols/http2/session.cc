@@ -10,22 +10,22 @@
 namespace braid {
 namespace {
 
-// How many SETTINGS and PING frames of a client may wait for our answer.
+// The maximum number of a client's SETTINGS and PING frames that wait for a reply.
 constexpr size_t kMostWaitingAnswers = 1000;
-// How many frames a head may have, beside those that its limit takes when they are as small as clients make
-// them.
+// The number of frames that a head may have, in addition to those that its limit needs if frames are as small
+// as clients make them.
 constexpr size_t kMoreContinuations = 8;
 constexpr size_t kSmallFrame = size_t{16} << 10;
-// A head of so many times its limit ends the connection: a few bytes of HPACK can name much.
+// A head of this many times its limit ends the connection: a few bytes of HPACK can expand to a large head.
 constexpr size_t kFarBeyond = 8;
-// As HTTP/2 counts a field (RFC 9113, 6.5.2).
+// The overhead that HTTP/2 counts for each field (RFC 9113, 6.5.2).
 constexpr size_t kFieldOverhead = 32;
 
 std::string_view Text(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-// What nghttp2 cannot get memory for throws here, as everything else does.
+// Throws when nghttp2 has no memory, like other allocations.
 int Checked(int result) {
   if (result == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
   return result;
@@ -36,7 +36,7 @@ using Fields = boost::container::small_vector<nghttp2_nv, 8>;
 Fields ToFields(std::span<const Http2Field> head) {
   Fields fields;
   for (const Http2Field& field : head) {
-    // nghttp2 takes no pointers to const, and copies.
+    // nghttp2 copies the texts, but takes non-const pointers.
     fields.push_back({reinterpret_cast<uint8_t*>(const_cast<char*>(field.name.data())),
                       reinterpret_cast<uint8_t*>(const_cast<char*>(field.value.data())), field.name.size(),
                       field.value.size(), NGHTTP2_NV_FLAG_NONE});
@@ -72,7 +72,7 @@ std::string_view Http2Head::Find(std::string_view name) const {
   return found;
 }
 
-// nghttp2 is C: nothing may be thrown through it.
+// nghttp2 is written in C, so no exception may pass through it.
 struct Http2Session::Callbacks {
   static Http2Session& Self(void* self) { return *static_cast<Http2Session*>(self); }
   static Request* RequestOf(nghttp2_session* session, int32_t id) {
@@ -83,8 +83,8 @@ struct Http2Session::Callbacks {
     try {
       return work();
     } catch (...) {
-      // A stream whose head this belongs to is reset: on a lack of memory the client has more of a chance than its connection.
-      // Elsewhere nghttp2 ends the session, but for OnData().
+      // In a callback for a stream's head, this resets the stream, which the client survives better than the
+      // loss of its connection. In other callbacks nghttp2 ends the session, except for OnData().
       return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
   }
@@ -102,7 +102,7 @@ struct Http2Session::Callbacks {
   static int OnHeader(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
                       size_t name_size, const uint8_t* value, size_t value_size, uint8_t, void* self) {
     Request* request = RequestOf(session, frame->hd.stream_id);
-    // What stands behind a body says nothing here.
+    // Ignores trailers.
     if (request == nullptr || request->stream != nullptr) return 0;
     return Run([&] {
       const Limits& limits = Self(self).limits_;
@@ -171,7 +171,7 @@ struct Http2Session::Callbacks {
         return 0;
       });
     }
-    // A client that is answered while it still sends is told to stop.
+    // The response is complete, so a client that still sends is told to stop.
     if (frame->hd.type != NGHTTP2_HEADERS || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const int32_t id = frame->hd.stream_id;
     if (nghttp2_session_get_stream_remote_close(session, id) != 0) return 0;
@@ -179,7 +179,8 @@ struct Http2Session::Callbacks {
     return submitted == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
-  // nghttp2 has refused what was submitted, such as a head of more than 64 KiB. The client would wait for it.
+  // nghttp2 has refused a submitted frame, such as a head of more than 64 KiB. Without a reset the client
+  // would wait for it.
   static int OnNotSent(nghttp2_session* session, const nghttp2_frame* frame, int, void*) {
     const int32_t id = frame->hd.stream_id;
     if (frame->hd.type != NGHTTP2_HEADERS || RequestOf(session, id) == nullptr) return 0;
@@ -198,7 +199,7 @@ struct Http2Session::Callbacks {
       request->stream->OnData(*Self(self).block_, Text(bytes, size));
       return 0;
     });
-    // A temporary failure would be as none, and the bytes be missing.
+    // nghttp2 ignores a temporary failure here, and the bytes would be missing.
     return taken == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
@@ -240,7 +241,7 @@ struct Http2Session::Callbacks {
                       nghttp2_data_source* source, void* self) {
     constexpr size_t kFrameHead = 9;
     Http2Session& session = Self(self);
-    // A frame of which a part is missing must not leave: no temporary failure.
+    // A partial frame must not leave, so a temporary failure is not enough.
     const int sent = Run([&] {
       session.outgoing_->Append(Text(head, kFrameHead));
       static_cast<Request*>(source->ptr)->stream->Take(size, *session.outgoing_);
@@ -280,7 +281,7 @@ Http2Session::Http2Session(Owner& owner, const Limits& limits)
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_max_outbound_ack(option, kMostWaitingAnswers);
-  // Values of metadata may begin and end with blanks, as gRPC's other servers take them.
+  // Values of metadata may begin and end with blanks, as with gRPC's other servers.
   nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
   nghttp2_option_set_max_continuations(option, kMoreContinuations + limits.head_bytes / kSmallFrame);
   nghttp2_option_set_stream_reset_rate_limit(option, limits.reset_burst, limits.resets_per_second);
@@ -296,7 +297,7 @@ Http2Session::Http2Session(Owner& owner, const Limits& limits)
 }
 
 bool Http2Session::CountBrokenStream() {
-  // As nghttp2 counts those that the client resets itself: what a call costs is the same.
+  // Uses the rate of streams that the client resets itself, because a call costs the same.
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> passed = now - std::exchange(faults_counted_, now);
   const double again = passed.count() * static_cast<double>(limits_.resets_per_second);

@@ -1,4 +1,4 @@
-// What a client sends on a connection of HTTP/2, in pieces of any size.
+// Fuzzes the bytes that a client sends on an HTTP/2 connection, in pieces of any size.
 
 #include <array>
 #include <memory>

@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// A client's side, by nghttp2, in memory.
+// The client's side in memory, by nghttp2.
 class Client {
  public:
   struct Answer {
@@ -54,7 +54,7 @@ class Client {
 
   static Client& Of(void* self) { return *static_cast<Client*>(self); }
 
-  // Begins a request; its body is sent by `body`, which is left open when `open`.
+  // Begins a request with the body `body`. `open`: the body does not end.
   int32_t Request(std::vector<std::pair<std::string, std::string>> fields, std::string body,
                   bool open = false) {
     std::vector<nghttp2_nv> all;
@@ -91,7 +91,7 @@ class Client {
   std::optional<uint32_t> goaway;
 };
 
-// The server's side: notes what comes, and answers what the test says.
+// The server's side: records the request and sends the test's response.
 struct Stream : Http2Stream {
   void OnData(const Buffer&, std::string_view bytes) override { body += bytes; }
   void OnEnd() override { ended = true; }
@@ -111,10 +111,10 @@ struct Stream : Http2Stream {
   Status fault;
   std::string body;
   bool ended = false;
-  int closed = 0;  // 1: at its end, 2: cut
+  int closed = 0;  // 1: complete, 2: reset
   std::string answer;
   bool finished = false;
-  std::string message;  // among the trailers
+  std::string message;  // in the trailers
 };
 
 class Http2SessionTest : public ::testing::Test, protected Http2Session::Owner {
@@ -237,7 +237,8 @@ TEST_F(Http2SessionTest, RefusesByAHeadAloneAndStopsTheBody) {
   EXPECT_EQ(client.answers[id].error, NGHTTP2_NO_ERROR);
 }
 
-// nghttp2 sends no head of more than 64 KiB: the client would wait for it, and the stream would stay.
+// nghttp2 does not send heads of more than 64 KiB. Without a reset the client would wait, and the stream
+// would stay open.
 TEST_F(Http2SessionTest, AStreamWhoseTrailersCannotBeSentIsReset) {
   const int32_t id = client.Request({}, "q");
   const int32_t other = client.Request({}, "q");
@@ -294,7 +295,7 @@ TEST_F(Http2SessionTest, TellsOfAClientThatTakesItsRequestBack) {
   Talk();
 }
 
-// gRPC's C core sends that when a deadline is over before the call's head has left.
+// gRPC's C core sends RST_STREAM if a deadline expires before the call's head was sent.
 TEST_F(Http2SessionTest, LooksAwayFromResetsOfStreamsThatWereNeverOpened) {
   const int32_t first = client.Request({}, "q");
   Talk();
@@ -334,7 +335,7 @@ TEST_F(Http2SessionTest, SaysWhichLimitAHeadIsBeyond) {
 
 TEST_F(Http2SessionTest, EndsTheConnectionForAHeadFarBeyondItsLimit) {
   Talk();
-  // A field of 3,000 bytes enters HPACK's table, and is named 200 times with one byte each.
+  // A field of 3,000 bytes enters HPACK's table and is then repeated 200 times with one byte each.
   const std::string head = "\x40\x01x\x7f\xb9\x16" + std::string(3000, 'y') + std::string(200, '\xbe');
   const auto size = static_cast<unsigned>(head.size());
   const std::string sent = std::string{'\0', static_cast<char>(size >> 8), static_cast<char>(size & 0xff)} +
@@ -374,7 +375,7 @@ TEST_F(FewResets, SendsAClientAwayThatHasTooManyOfItsRequestsReset) {
   for (int i = 0; i < 100 && !client.goaway; ++i) {
     const int32_t id = client.Request({}, "q", true);
     Talk();
-    // A window that grows beyond what HTTP/2 allows is a fault of this stream alone.
+    // A window beyond HTTP/2's maximum is a fault of this stream only.
     const std::string sent = std::string("\0\0\4\x8\0\0\0\0", 8) + static_cast<char>(id) + "\x7f\xff\xff\xff";
     const Buffer block = CopyToHeap(std::as_bytes(std::span(sent)));
     ASSERT_TRUE(session.Receive(block, block.text()).ok());

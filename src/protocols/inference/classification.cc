@@ -12,9 +12,9 @@
 namespace braid {
 namespace {
 
-// The result of one request stays below this, whatever k it asks for.
+// Limits the size of one request's result for any k.
 constexpr size_t kMaxElements = size_t{1} << 24;
-// Of a row, and asked for.
+// Limits the elements of a row, and k.
 constexpr size_t kMaxClasses = 1'000'000;
 
 template <class T>
@@ -34,7 +34,7 @@ void AppendElement(std::string& out, std::string_view text) {
   out += text;
 }
 
-// Appends the k highest of one row.
+// Appends the k highest values of one row.
 template <class T>
 void ClassifyRow(const std::byte* row, size_t classes, size_t k, const TensorSpec* spec, std::string& out) {
   if (classes == 0) return;
@@ -42,7 +42,7 @@ void ClassifyRow(const std::byte* row, size_t classes, size_t k, const TensorSpe
   std::memcpy(values.data(), row, classes * sizeof(T));
   std::vector<size_t> order(classes);
   std::iota(order.begin(), order.end(), size_t{0});
-  // Equal values keep their order; NaN, which compares with nothing, comes last.
+  // Equal values keep their order. NaN, which compares with no value, comes last.
   const auto before = [&values](size_t a, size_t b) {
     if constexpr (std::is_floating_point_v<T>) {
       const bool nan_a = std::isnan(values[a]);

@@ -1,4 +1,4 @@
-// The classification extension: an output as its k highest values with index and label.
+// The classification extension: returns an output as its k highest values, with index and label.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace braid {
 
-// Turns `output` into a BYTES tensor of shape [k] (or [batch, k] when `batching`):
-// "{value}:{index}[:{label}]", highest first. `spec` gives the labels; may be null. k beyond the number of
-// elements is cut to it. Errors: INVALID_ARGUMENT with the contract's texts for types without an order and
-// for sizes that are too large.
+// Converts `output` to a BYTES tensor of shape [k] (or [batch, k] if `batching`):
+// "{value}:{index}[:{label}]", highest value first. `spec` has the labels, and may be null. A k beyond the
+// number of elements is reduced to it.
+// Errors: INVALID_ARGUMENT, with the contract's texts, for unsupported types and for sizes that are too
+// large; INTERNAL for bytes that do not fit the shape.
 Result<Tensor> Classify(const Tensor& output, uint32_t k, bool batching, const TensorSpec* spec);
 
 }  // namespace braid

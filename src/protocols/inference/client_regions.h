@@ -9,17 +9,17 @@
 
 namespace braid {
 
-// A view; all that it refers to outlives it.
+// A view; the objects to which it refers outlive it.
 class ClientRegions {
  public:
-  // There are none.
+  // No regions.
   ClientRegions() = default;
-  // Those of `memory`, for senders with the right to the API shared-memory with `model`.
+  // The regions of `memory`. The sender needs the right to the API shared-memory with `model`.
   ClientRegions(const ClientSharedMemory& memory, const Authorization& authorization, std::string_view model)
       : memory_(&memory), authorization_(&authorization), model_(model) {}
 
-  // Where a tensor lies. REQUIRES: asked.region. Errors: UNAUTHENTICATED, PERMISSION_DENIED, and those of
-  // ClientSharedMemory::Find().
+  // Returns the place of a tensor. REQUIRES: asked.region is set. Errors: UNAUTHENTICATED, PERMISSION_DENIED,
+  // and those of ClientSharedMemory::Find().
   Result<RegionPart> Find(const RegionRequest& asked, std::string_view tensor) const;
 
  private:

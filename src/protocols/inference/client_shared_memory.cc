@@ -36,7 +36,7 @@ Status InvalidEnd(std::string_view name) {
   return InvalidArgumentError("Invalid offset + byte size for shared memory region: " + Quoted(name));
 }
 
-// The file name in /dev/shm that a key means, or nothing for a key that means anything else.
+// Returns the file name in /dev/shm for a key; nullopt for an invalid key.
 std::optional<std::string> FileName(std::string_view key) {
   if (key.starts_with('/')) key.remove_prefix(1);
   if (key.empty() || key == "." || key == ".." || key.size() > NAME_MAX) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<std::string> FileName(std::string_view key) {
   return std::string(key);
 }
 
-// Does not follow links, wait for anything, or make anything.
+// Does not follow links, block, or create files.
 UniqueFd OpenFile(std::string_view key) {
   const auto name = FileName(key);
   if (!name) return UniqueFd();
@@ -124,8 +124,8 @@ Status SystemRegion::CheckLength() const {
   return OkStatus();
 }
 
-// The file's length is looked at first for what a copy does not notice: the rest of the last page reads as
-// zeros. That it may change during the copy is what the guarded copies are for.
+// The file's length is checked first, because a copy would read the rest of the last page as zeros. If the
+// file shrinks during the copy, the guarded copy fails.
 Status SystemRegion::Read(uint64_t offset, Buffer& to) const {
   BRAID_RETURN_IF_ERROR(CheckLength());
   return CopyFromShared(to.mutable_data(), base_ + offset, to.size()) ? OkStatus() : Shortened();
@@ -197,7 +197,7 @@ Status ClientSharedMemory::RegisterCuda(RegionInfo info, std::string_view raw_ha
                                 ": there is no GPU " + std::to_string(*info.gpu));
   }
   Status added = Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *gpus_, copies_); });
-  // The client may free what was opened in vain when it hears of that.
+  // Waits until the opened memory is closed, because the client may free it after the error.
   if (!added.ok()) gpus_->Settle(*info.gpu);
   return added;
 }
@@ -206,7 +206,7 @@ Status ClientSharedMemory::Unregister(Kind kind, std::string_view name) {
   BRAID_RETURN_IF_ERROR(CheckAllowed());
   std::vector<std::shared_future<void>> closed;
   {
-    decltype(regions_) gone;  // unmapped after the lock is given up
+    decltype(regions_) gone;  // unmaps the regions after the lock is released
     std::lock_guard lock(mutex_);
     auto it = name.empty() ? regions_.begin() : regions_.find(name);
     while (it != regions_.end()) {

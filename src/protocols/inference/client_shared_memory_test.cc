@@ -77,7 +77,7 @@ TEST_F(ClientSharedMemoryTest, EachKindLetsItsOwnGo) {
 
 TEST_F(ClientSharedMemoryTest, AllRegionsTogetherAreBounded) {
   memory_.set_max_bytes(3 * kSize);
-  // A sparse file costs the client nothing; what is bounded is what is mapped.
+  // A sparse file costs the client nothing. The limit is on mapped bytes.
   ASSERT_EQ(ftruncate(file_.get(), off_t{1} << 40), 0);
   const Status refused = memory_.Register({"huge", key_, 0, uint64_t{1} << 40});
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
@@ -89,7 +89,7 @@ TEST_F(ClientSharedMemoryTest, AllRegionsTogetherAreBounded) {
   {
     const RegionPart used = Find(0, 1);
     ASSERT_TRUE(memory_.Unregister(Kind::kSystem, "r").ok());
-    // A request still has it.
+    // A request still uses it.
     EXPECT_EQ(memory_.Register({"d", key_, 0, kSize}).code(), StatusCode::kUnavailable);
   }
   EXPECT_TRUE(memory_.Register({"d", key_, 0, kSize}).ok());

@@ -1,4 +1,5 @@
-// What the protocols need of the rest of the server. Built in server/; outlives them.
+// ProtocolContext: the parts of the server that the protocols need. Built in server/; they outlive the
+// protocols.
 #pragma once
 
 #include <memory>
@@ -23,15 +24,15 @@ struct ProtocolContext {
   std::string server_name = "braid";
   std::string server_version;
   std::vector<std::string> extensions;
-  // --strict-readiness is ModelControl's; these are the restrictions of each protocol.
+  // The access policies of the two transports. (--strict-readiness belongs to ModelControl.)
   AccessPolicy http_access{AccessPolicy::Wire::kHttp};
   AccessPolicy grpc_access{AccessPolicy::Wire::kGrpc};
-  // Which headers become parameters of requests.
+  // The headers that become parameters of requests.
   HeaderForwarding http_headers = {};
   HeaderForwarding grpc_headers = {};
-  // Regions that clients have registered; shared because a context may be copied.
+  // Regions that clients have registered. Shared because a context may be copied.
   std::shared_ptr<ClientSharedMemory> client_memory = std::make_shared<ClientSharedMemory>();
-  // Null: nothing is traced, and the trace extension is refused.
+  // null: nothing is traced, and the trace extension is refused
   Tracer* tracer = nullptr;
 };
 

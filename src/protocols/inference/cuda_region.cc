@@ -12,14 +12,14 @@
 namespace braid {
 namespace {
 
-// Brings responses on the thread of copies; deletes itself after the last.
+// Brings responses on the thread of copies. Deletes itself after the last one.
 class AsideSink final : public ResponseSink {
  public:
   AsideSink(ResponseSink* sink, ElasticThreads& copies) : sink_(sink), copies_(copies) {}
 
   void Respond(std::optional<InferenceResponse> response, bool final) override {
     const RetryingAllocation retrying;
-    // std::function must be copyable, so what is moved travels in a shared pointer.
+    // std::function must be copyable, so the response travels in a shared pointer.
     auto late = std::make_shared<std::optional<InferenceResponse>>(std::move(response));
     copies_.Run([this, late, final] {
       sink_->Respond(std::move(*late), final);
@@ -76,7 +76,7 @@ DevicePreparation& DevicePreparation::Of(InferenceRequest& request, ElasticThrea
 
 void DevicePreparation::Take(std::unique_ptr<InferenceRequest> request) {
   if (outputs_) request->sink = new AsideSink(request->sink, copies_);
-  // The thread that brought it is not the one that could run it.
+  // The thread that brought the request is not the one that begins it.
   request->here = false;
   auto taken = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
   copies_.Run([inputs = std::move(inputs_), taken] {

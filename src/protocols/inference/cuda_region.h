@@ -1,9 +1,9 @@
-// A region of a client's in the memory of a GPU, which it has named by an IPC handle (the KServe extension for CUDA shared
-// memory); and the way of a request that has inputs or outputs there.
+// CudaRegion: a client's region in the memory of a GPU, named by an IPC handle (KServe's extension for CUDA
+// shared memory). DevicePreparation: the path of requests with inputs or outputs there.
 //
-// Copies from and to a device wait for the device, so no network thread makes them: a request that needs one is taken
-// aside by Servable::Begin() to a thread that copies its inputs and begins it then, and its responses go through that
-// thread as well. There is one such thread, so that requests that come one after the other stay in that order.
+// Copies from and to a device wait for the device, so they do not run on network threads. Servable::Begin()
+// hands such a request to a thread that copies its inputs and then begins it. The request's responses go
+// through that thread too. There is one such thread, so that consecutive requests stay in order.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ namespace braid {
 
 class CudaRegion final : public ClientRegion {
  public:
-  // Blocks. `gpus` has info.gpu; `copies` outlives the region. Errors: INVALID_ARGUMENT for a handle that is none, or of
-  // less memory; those of the driver; UNAVAILABLE for a device that hangs.
+  // Opens the memory. Blocks. `gpus` has info.gpu; `copies` outlives the region. Errors: INVALID_ARGUMENT for
+  // an invalid handle, or for one of less memory; those of the driver; UNAVAILABLE for a device that hangs.
   static Result<std::shared_ptr<const ClientRegion>> Open(RegionInfo info, std::string_view raw_handle,
                                                           ClientGpus& gpus, ElasticThreads& copies);
 
   ElasticThreads* copies() const override { return &copies_; }
   Status Read(uint64_t offset, Buffer& to) const override;
   Status Write(uint64_t offset, const Buffer& from) const override;
-  // Ready when it is gone and its memory closed, so that the client may free it.
+  // Becomes ready when the region is destroyed and its memory closed, so that the client may free the memory.
   std::shared_future<void> closed() const { return memory_->closed(); }
 
  private:
@@ -43,15 +43,15 @@ class CudaRegion final : public ClientRegion {
   ElasticThreads& copies_;
 };
 
-// What is done aside for one request.
+// The copies for one request, on the thread of copies.
 class DevicePreparation final : public AsyncPreparation {
  public:
-  // That of `request`, which gets one if it has none. `copies` outlives the request.
+  // Returns the preparation of `request`, which gets one if it has none. `copies` outlives the request.
   static DevicePreparation& Of(InferenceRequest& request, ElasticThreads& copies);
 
-  // Input `index`, whose memory is there, is to be filled from the region.
+  // Adds a copy from the region to input `index`, whose memory is allocated.
   void AddInput(size_t index, RegionPart part) { inputs_.push_back({index, std::move(part)}); }
-  // Responses are written into regions on devices.
+  // Brings responses on the thread of copies, because they are written into regions on devices.
   void AddOutputs() { outputs_ = true; }
 
   void Take(std::unique_ptr<InferenceRequest> request) override;

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A region whose bytes come from and go to a string, on the thread of copies alone.
+// A region that is a string, which only the thread of copies may access.
 class FakeRegion final : public ClientRegion {
  public:
   FakeRegion(std::string bytes, ElasticThreads& copies)
@@ -43,7 +43,7 @@ class FakeRegion final : public ClientRegion {
   ElasticThreads& copies_;
 };
 
-// Answers each request with its first input, on the thread that brings it.
+// Echoes the first input of each request, on the thread that brings it.
 class Echo final : public Servable {
  public:
   explicit Echo(ServableKind kind = ServableKind::kModel)
@@ -85,7 +85,7 @@ class Waiting final : public ResponseSink {
 
 class DevicePreparationTest : public testing::Test {
  protected:
-  // With an input of so many bytes of the region, or without: "text".
+  // Makes a request with an input in the region, or with the input "text".
   std::unique_ptr<InferenceRequest> Request(Servable& servable, Waiting& sink,
                                             std::optional<RegionPart> part) {
     auto request = std::make_unique<InferenceRequest>();

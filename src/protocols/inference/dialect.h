@@ -1,7 +1,7 @@
-// How the two kinds of clients are answered, where that differs: clients of OpenVINO Model Server by
-// servables of a config.json and by graphs, clients of Triton by all others. The differences are data and a
-// few functions of two objects. The servable decides which one holds; for what is not found, the way in which
-// the server was started.
+// DialectRules: the differences between responses to the two kinds of clients. Servables of a config.json and
+// graphs have clients of OpenVINO Model Server; all others have clients of Triton. Each kind has one object
+// of rules, with data and a few functions. The servable decides which rules apply. If there is no servable,
+// the server's command line decides.
 //
 //   const DialectRules& rules = RulesOf(servable.info());
 //   if (!name.ok()) return rules.WithDetails(Fault::kRestCouldNotParseInput, name.status());
@@ -27,33 +27,34 @@ class DialectRules {
  public:
   explicit DialectRules(Dialect dialect) : ovms_(dialect == Dialect::kOvms) {}
 
-  // An input without data is one without elements, and bytes behind a JSON part need neither a size nor a
-  // header. Else such requests are refused.
+  // Whether an input may have no data (it then has no elements), and bytes after a JSON part need neither a
+  // size nor a header. Otherwise such requests are refused.
   const bool data_may_be_missing = ovms_;
-  // Whether the contents of a message are checked as a whole, before those of one input.
+  // Whether the contents of a message are checked as a whole, before those of single inputs.
   const bool contents_as_a_whole = ovms_;
-  // Whether calls are counted at the servable, for the ovms_* metrics.
+  // Whether the servable counts its calls, for the ovms_* metrics.
   const bool counts_calls = ovms_;
-  // Whether a call with a stream ends when its first message leads to no servable.
+  // Whether a streaming call ends if its first message names no servable.
   const bool streams_need_a_servable = ovms_;
-  // Whether a version that is not there is known where its model is.
+  // Whether a version that is not loaded is known if its model is.
   const bool knows_all_versions = ovms_;
-  // Whether what runs a servable is a client's business (ModelConfig).
+  // Whether clients may read the configuration of a servable (ModelConfig).
   const bool tells_configuration = !ovms_;
 
-  // Of two answers, that of this dialect.
+  // Returns this dialect's response.
   template <class T>
   T Choose(T triton, T ovms) const {
     return ovms_ ? std::move(ovms) : std::move(triton);
   }
-  // `triton`, or the base text of `fault`.
+  // Returns `triton`, or the base text of `fault`.
   Status Word(Fault fault, Status triton) const { return ovms_ ? FaultError(fault) : triton; }
-  // `status`; or its text as the details of `fault`, where it is an error of the client that is no fault yet.
+  // Returns `status`. If it is a client's error without a fault, returns `fault` with the text of `status` as
+  // its details.
   Status WithDetails(Fault fault, Status status) const;
-  // `fault`, or what is wrong with the names, types and shapes of a request's inputs, where that is told
-  // first.
+  // Returns `fault`, unless the dialect first reports an error in the names, types and shapes of a request's
+  // inputs.
   Status FirstFault(const ServableInfo& info, const InferenceRequest& request, Status fault) const;
-  // How a call is counted, if it is.
+  // Returns the kind of a call that is counted; nullopt if calls are not.
   std::optional<ApiCall> Call(ApiInterface interface, ApiMethod method) const;
 };
 
@@ -61,14 +62,15 @@ const DialectRules& RulesOf(Dialect dialect);
 inline const DialectRules& RulesOf(const ServableInfo& info) { return RulesOf(info.dialect); }
 inline const DialectRules& RulesOf(const Catalog& catalog) { return RulesOf(catalog.dialect()); }
 
-// Why there is no servable for an inference request: `status`, but a name that is not known at all is looked
-// for among the graphs last.
+// Returns the error of an inference request without a servable. Usually `status`; but an unknown name counts
+// as that of a graph, because graphs are searched last.
 Status InferNotFound(const Status& status);
 
-// Why ModelConfig has no answer where the configuration is not told: UNSUPPORTED.
+// The error of ModelConfig for servables without a model configuration: UNSUPPORTED.
 Status NoModelConfig(const ServableInfo& info);
 
-// Counts a call of KServe that ended here, or an inference that was refused here, where calls are counted.
+// Count a KServe call that ended in the protocol, or an inference that the protocol refused, if calls are
+// counted.
 void CountCall(Servable& servable, ApiInterface interface, ApiMethod method);
 void CountRefused(Servable& servable, ApiInterface interface, ApiMethod method);
 

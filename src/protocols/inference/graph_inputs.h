@@ -1,4 +1,4 @@
-// What the inputs of a request to a graph have in common over gRPC and HTTP.
+// Functions for the inputs of requests to graphs, over gRPC and HTTP.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace braid {
 
-// Takes the datatype of an input for one of users' own, where it is none that is known: its type is kInvalid
-// then. Errors: kInvalidPrecision when there is no name.
+// Stores an unknown datatype of an input (its type is kInvalid) as a custom type of the user. Errors:
+// kInvalidPrecision without a name.
 Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor);
 
-// "Expected: 8 values; Actual: 4 values; input name: in", where the numbers are of bytes, as clients know it.
+// "Expected: 8 values; Actual: 4 values; input name: in". The numbers count bytes, as clients expect.
 Status GraphValueCountError(uint64_t expected_bytes, uint64_t actual_bytes, std::string_view input);
 
 }  // namespace braid

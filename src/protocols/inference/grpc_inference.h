@@ -1,5 +1,5 @@
-// A unary gRPC call that asks for one inference: what KServe's ModelInfer and TensorFlow Serving's Predict
-// share. What differs, the messages, is in the classes of the protocols.
+// GrpcInference: a unary gRPC call for one inference, the common part of KServe's ModelInfer and TensorFlow
+// Serving's Predict. Their subclasses read and write the messages.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ class GrpcInference : public GrpcUnaryCall, private UnaryInference {
   }
 
  protected:
-  // Makes the request of the message, which is in `segments`; sets request.api where it is to be counted, and
-  // request.servable as soon as that is found. Errors are the answer. On the I/O thread.
+  // Builds the request from the message in `segments`. Sets request.api if the call is counted, and
+  // request.servable as soon as it is found. Errors are the response. Called on the I/O thread.
   virtual Status Read(WireSegments segments, InferenceRequest& request) = 0;
-  // Makes the message of a good response. Errors become the answer.
+  // Builds the message of a successful response. Errors become the response.
   virtual Result<EncodedMessage> Write(InferenceResponse& response) = 0;
 
  private:
@@ -32,7 +32,7 @@ class GrpcInference : public GrpcUnaryCall, private UnaryInference {
   void Ended() final { self_.reset(); }
 
   Tracer* const tracer_;
-  std::shared_ptr<GrpcCall> self_;  // owned by the request's owner while the request runs
+  std::shared_ptr<GrpcCall> self_;  // keeps this alive while the request runs; used by the request's owner
 };
 
 }  // namespace braid

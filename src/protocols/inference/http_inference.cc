@@ -64,7 +64,7 @@ void HttpInference::Answer(InferenceResponse response, bool last) {
     return;
   }
   const Status posted = Guarded([&] {
-    // std::function must be copyable, so what is moved travels in a shared pointer.
+    // std::function must be copyable, so the response travels in a shared pointer.
     auto late = std::make_shared<InferenceResponse>(std::move(response));
     exchange->RunAside(
         [send, self, exchange, late, trace] { send(*self, *exchange, std::move(*late), trace); });

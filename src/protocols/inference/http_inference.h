@@ -1,6 +1,5 @@
-// An HTTP request that asks for one inference, from its headers to its answer: what KServe's infer and
-// generate and TensorFlow Serving's predict share. What differs, the bodies, is in the classes of the
-// protocols.
+// HttpInference: an HTTP request for one inference, from its headers to its response, the common part of
+// KServe's infer and generate and TensorFlow Serving's predict. Their subclasses read and write the bodies.
 #pragma once
 
 #include <simdjson.h>
@@ -14,9 +13,9 @@
 
 namespace braid {
 
-// Owned by the connection until it has answered, and by itself while its request runs, which a model may do
-// after its answer. Nothing of the server is touched by Respond(): a request may end after the server has
-// gone.
+// Owned by the connection until it has responded, and by itself while its request runs, which may continue
+// after the response. Respond() uses nothing of the server, because a request may end after the server was
+// destroyed.
 class HttpInference : public HttpCall,
                       public UnaryInference,
                       public std::enable_shared_from_this<HttpInference> {
@@ -26,13 +25,13 @@ class HttpInference : public HttpCall,
     std::unique_ptr<ServableHandle> servable;
     std::string model_name;
     int64_t model_version = -1;
-    // Headers that the model wants to see.
+    // The headers that are forwarded to the model.
     Parameters header_parameters;
-    // Of the exchange's io thread, for fronts that are read there.
+    // The parser of the exchange's io thread, for fronts that are read there.
     simdjson::dom::parser* parser = nullptr;
     // May be null; used before the request begins.
     Tracer* tracer = nullptr;
-    // When something is to be counted for the servable.
+    // Set if the servable counts its calls.
     std::optional<ApiCall> api;
   };
   explicit HttpInference(Setup setup);
@@ -42,26 +41,27 @@ class HttpInference : public HttpCall,
   void OnBody() final;
 
  protected:
-  // Outputs above this size become JSON on another thread than the one that brings the response.
+  // Larger outputs are converted to JSON on another thread than the one that brings the response.
   static constexpr size_t kMaxInlineJsonBytes = size_t{64} * 1024;
 
-  // Makes the request of the body's front; see HttpCall::OnFront(). Errors are the answer.
+  // Builds the request from the body's front; see HttpCall::OnFront(). Errors are the response.
   virtual Status Read(std::string_view front, size_t rest, std::vector<std::span<std::byte>>& destinations,
                       simdjson::dom::parser& parser, InferenceRequest& request) = 0;
-  // What is to be read once all of the body is there.
+  // Reads the rest of the body once all of it has arrived.
   virtual Status ReadRest(InferenceRequest&) { return OkStatus(); }
-  // Makes the answer of a good response. On the thread that brings the response, or another.
+  // Builds the body of a successful response. Called on the thread that brings the response, or on another
+  // one.
   virtual Result<HttpResponse> Write(InferenceResponse response) = 0;
-  // What is done to a response on the thread that brings it. Errors become the answer.
+  // Finishes a response on the thread that brings it. Errors become the response.
   virtual Status Finish(InferenceResponse&) { return OkStatus(); }
-  // Whether writing takes so long that it is better done on another thread.
+  // Whether Write() takes so long that another thread should call it.
   virtual bool IsSlow(const InferenceResponse& response) const = 0;
 
   Servable& servable() { return setup_.servable->get(); }
   HttpExchange& exchange() const { return *setup_.exchange; }
-  // The exchange, for an answer that ends it.
+  // Returns the exchange for the response that ends it.
   std::shared_ptr<HttpExchange> TakeExchange() { return std::move(setup_.exchange); }
-  // The request's share in this object.
+  // Moves out the reference that keeps this object alive while the request runs.
   std::shared_ptr<HttpInference> TakeSelf() { return std::move(self_); }
 
  private:
@@ -70,9 +70,10 @@ class HttpInference : public HttpCall,
   std::optional<HttpResponse> Refuse(const Status& status);
 
   Setup setup_;
-  int64_t received_ns_;                        // 0 while nothing is traced
-  std::unique_ptr<InferenceRequest> request_;  // until it is handed to the servable
-  std::shared_ptr<HttpInference> self_;        // owned by the request's owner while the request runs
+  int64_t received_ns_;                        // 0 if nothing is traced
+  std::unique_ptr<InferenceRequest> request_;  // until it is passed to the servable
+  // Keeps this object alive while the request runs. Used by the request's owner.
+  std::shared_ptr<HttpInference> self_;
 };
 
 }  // namespace braid

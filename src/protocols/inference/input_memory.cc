@@ -5,8 +5,8 @@
 namespace braid {
 
 Status InputMemory::Prepare(const ServableInfo& info) {
-  // Such requests are refused by the checks that follow, but not by all graphs; too much could be copied
-  // before.
+  // Later checks refuse such requests, except for some graphs. Without this check too many bytes could be
+  // copied before.
   const bool too_many = inputs_.size() > info.inputs.size();
   for (Input& input : inputs_) {
     if (too_many && input.region.region) {
@@ -31,7 +31,7 @@ Result<Buffer> InputMemory::Take(BufferAllocator& allocator, size_t size) {
   return taken;
 }
 
-// What a graph is sent within a stream does not begin as a request does.
+// Messages within a stream to a graph do not begin like requests, so they have no preparation.
 Status InputMemory::FillLater(const ServableInfo& info, size_t input, InferenceRequest& request) {
   const RegionPart& part = inputs_[input].region;
   if (info.kind == ServableKind::kGraph)

@@ -1,7 +1,7 @@
-// The inputs of one request on their way from its message to where its servable reads them.
+// InputMemory: allocates the memory of one request's inputs, and fills it.
 //
-// Small inputs share one block of memory, large ones have their own, so that a tensor can be handed on
-// without its neighbours. Those that lie in regions of clients' shared memory are copied from there.
+// Small inputs share one block of memory. Large inputs have their own, so that one tensor can be handed on
+// without the others. Inputs in regions of clients' shared memory are copied from there.
 //
 //   InputMemory memory;
 //   for (...) memory.Add(bytes);   // or AddRegion(part)
@@ -20,10 +20,10 @@ namespace braid {
 
 class InputMemory {
  public:
-  // Inputs that together take no more than this share one block.
+  // Inputs of at most this total size share one block.
   static constexpr size_t kSharedBytes = size_t{64} * 1024;
 
-  // The next input of the request: of so many bytes, or what lies there.
+  // Add the next input of the request, by its size or by its place in a region.
   void Add(size_t bytes) { inputs_.push_back({{}, bytes}); }
   void AddRegion(RegionPart part) {
     const auto bytes = static_cast<size_t>(part.byte_size);
@@ -33,12 +33,13 @@ class InputMemory {
   const RegionPart& region(size_t input) const { return inputs_[input].region; }
   void Erase(size_t input) { inputs_.erase(inputs_.begin() + static_cast<std::ptrdiff_t>(input)); }
 
-  // Gives all inputs of `request` their memory, and calls Status write(input, to) for each that lies in no
-  // region; `to` is null where it has no bytes. `info` and `allocator` are the servable's. REQUIRES: as many
-  // inputs were added as the request has. What lies on a device comes when the request begins (InferenceRequest::preparation).
-  // Errors: those of the allocator, of ClientRegion::Read() and of
-  // write(); INVALID_ARGUMENT for a request to a graph with regions and with more inputs than the graph has
-  // streams; UNSUPPORTED for one to a graph with a region on a device.
+  // Allocates memory for all inputs of `request`. Copies those in regions, and calls Status write(input, to)
+  // for each other one; `to` is null for an input without bytes. Inputs on a device are copied when the
+  // request begins (InferenceRequest::preparation). `info` and `allocator` are the servable's.
+  // Errors: those of the allocator, of ClientRegion::Read() and of write(). For graphs also INVALID_ARGUMENT
+  // for regions in a request with more inputs than the graph has streams, and UNSUPPORTED for a region on a
+  // device.
+  // REQUIRES: as many inputs were added as the request has.
   template <class Write>
   Status Fill(const ServableInfo& info, BufferAllocator& allocator, InferenceRequest& request,
               Write&& write) {
@@ -68,13 +69,13 @@ class InputMemory {
   };
 
   static size_t Aligned(size_t size) { return (size + 63) / 64 * 64; }
-  // What is to be known before the first input gets memory.
+  // Checks and counts the inputs before the first one gets memory.
   Status Prepare(const ServableInfo& info);
   Result<Buffer> Take(BufferAllocator& allocator, size_t size);
   Status FillLater(const ServableInfo& info, size_t input, InferenceRequest& request);
 
   boost::container::small_vector<Input, 8> inputs_;
-  size_t shared_ = 0;  // of the block
+  size_t shared_ = 0;  // size of the block
   Buffer block_;
   size_t offset_ = 0;
 };

@@ -1,4 +1,4 @@
-// What a client wants of the outputs of a request, beside which ones: as classes, in its shared memory, in
+// OutputPlan: the requested form of a request's outputs: as classes, in shared memory of the client, or in
 // binary form. Read with the request, and applied to its responses.
 #pragma once
 
@@ -16,28 +16,29 @@ namespace braid {
 
 struct OutputRequest {
   std::string name;
-  bool binary = false;   // of HTTP: behind the JSON part
-  uint32_t classes = 0;  // how many of the best; 0: the values themselves
-  // Copied when there are classes, for the labels: the servable may be gone when the response comes.
+  bool binary = false;   // HTTP only: after the JSON part
+  uint32_t classes = 0;  // number of highest classes; 0: the values themselves
+  // Copied with its labels if classes are requested, because the servable may be gone when the response
+  // comes.
   TensorSpec spec = {};
-  RegionPart part = {};  // where the bytes go, instead of into the response; no region: into the response
+  RegionPart part = {};  // receives the bytes; without a region they go into the response
 };
 
 struct OutputPlan {
   bool batching = false;  // whether the first dimension counts rows
   std::vector<OutputRequest> asked_outputs;
 
-  // Null for an output of which nothing was said.
+  // Returns null for an output without requests.
   const OutputRequest* Find(std::string_view name) const;
 
-  // Adds an output, with `region` and its labels. Errors: INVALID_ARGUMENT for classes in a region, and those of
-  // ClientRegions::Find().
+  // Adds an output, with its region and its labels. Errors: INVALID_ARGUMENT for classes in a region, and
+  // those of ClientRegions::Find().
   Status Add(const ServableInfo& info, const ClientRegions& regions, const RegionRequest& region,
              OutputRequest asked);
-  // Takes the responses of `request` to where outputs can be written into regions on devices, if any are to be.
-  // Errors: UNSUPPORTED for a request to a graph.
+  // If an output goes to a region on a device, brings the responses of `request` on the thread that can write
+  // there. Errors: UNSUPPORTED for a request to a graph.
   Status Prepare(const ServableInfo& info, InferenceRequest& request) const;
-  // Turns outputs into classes, and puts them into the client's memory. Errors: those of Classify() and of
+  // Converts outputs to classes, and copies them to the client's memory. Errors: those of Classify() and
   // PutOutput().
   Status Apply(std::vector<Tensor>& outputs) const;
 };

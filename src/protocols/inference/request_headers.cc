@@ -13,7 +13,7 @@
 namespace braid {
 namespace {
 
-// `values`: a range of those of all headers of that name, as texts by `text`.
+// `begin` and `end` are the range of all headers of that name. `text` converts one to its value.
 template <class Iterator, class Text>
 Result<std::string_view> OneSequenceHeader(Iterator begin, Iterator end, Text text) {
   if (begin == end) return std::string_view();
@@ -26,13 +26,13 @@ Result<std::string_view> OneSequenceHeader(Iterator begin, Iterator end, Text te
                               " is there more than once, with different values");
 }
 
-// Whether a field is of HTTP/2 or of gRPC itself, and none of the client's metadata.
+// Whether a field belongs to HTTP/2 or gRPC itself, and not to the client's metadata.
 bool BelongsToGrpc(std::string_view name) {
   return name.starts_with(':') || name.starts_with("grpc-") || name == "te" || name == "content-type" ||
          name == "content-length";
 }
 
-// A value of metadata as the client gave it: those of names in "-bin" are base64 on the wire, padded or not.
+// Returns a value of metadata as the client set it. Names in "-bin" have base64 on the wire, padded or not.
 Result<std::string> ValueOf(std::string_view name, std::string_view value) {
   if (!name.ends_with("-bin")) return std::string(value);
   std::string padded(value);
@@ -90,7 +90,7 @@ Status HeaderForwarding::Append(const Http2Head& head, Parameters& parameters) c
     BRAID_ASSIGN_OR_RETURN(std::string given, ValueOf(name, value));
     if (IsUtf8(given)) parameters.emplace_back(name, std::move(given));
   }
-  // In the order of their names, as gRPC's servers keep metadata.
+  // Ordered by name, as gRPC's servers keep metadata.
   std::stable_sort(parameters.begin() + first, parameters.end(),
                    [](const auto& one, const auto& other) { return one.first < other.first; });
   return OkStatus();

@@ -1,4 +1,4 @@
-// What the headers of a request say of it, over either transport: HTTP's header fields, gRPC's metadata.
+// Functions that read the headers of a request: HTTP's header fields and gRPC's metadata.
 #pragma once
 
 #include <memory>
@@ -19,19 +19,20 @@ class RE2;
 
 namespace braid {
 
-// Which headers become parameters of requests (--http-header-forward-pattern, --grpc-header-forward-pattern).
-// Constant; any thread.
+// HeaderForwarding: selects the headers that become parameters of requests (--http-header-forward-pattern,
+// --grpc-header-forward-pattern). Constant; any thread.
 class HeaderForwarding {
  public:
   // Forwards nothing.
   HeaderForwarding() = default;
-  // Headers whose whole name matches the pattern, in any case; an empty pattern matches nothing. Credentials of clients are
-  // never forwarded: `authorization`, and the headers in `secrets`. Errors: INVALID_ARGUMENT when the pattern is no regular
-  // expression (RE2).
+  // Forwards headers whose whole name matches the pattern, ignoring case; an empty pattern matches nothing.
+  // Never forwards credentials: `authorization` and the headers in `secrets`. Errors: INVALID_ARGUMENT if the
+  // pattern is not a regular expression (RE2).
   static Result<HeaderForwarding> Create(const std::string& pattern, std::vector<std::string> secrets = {});
 
-  // Appends those headers. A value that is no UTF-8 is left out of gRPC's, whose binary headers may have any,
-  // and mended in HTTP's. Errors: INVALID_ARGUMENT for a header with the name of a reserved parameter.
+  // Appends the selected headers. A value that is not UTF-8 is repaired over HTTP. Over gRPC it is skipped,
+  // because binary metadata may have any bytes. Errors: INVALID_ARGUMENT for a selected header with the name
+  // of a reserved parameter, and for binary metadata that is not base64.
   Status Append(const HttpHead& head, Parameters& parameters) const;
   Status Append(const Http2Head& head, Parameters& parameters) const;
 
@@ -42,13 +43,13 @@ class HeaderForwarding {
   std::vector<std::string> withheld_;
 };
 
-// The header kSequenceIdHeader, which names the sequence of a request to such a servable; "" when it is not
-// there, and, without a look, where there are no sequences. A view into the head or the context. Errors:
-// INVALID_ARGUMENT when it is no UTF-8, or there more than once with different values.
+// Returns the header kSequenceIdHeader, which names the sequence of a request, as a view into the head.
+// Returns "" without the header, and for servables without sequences, which ignore it. Errors:
+// INVALID_ARGUMENT for a value that is not UTF-8, and for several different values.
 Result<std::string_view> SequenceHeader(const ServableInfo& info, const HttpHead& head);
 Result<std::string_view> SequenceHeader(const ServableInfo& info, const Http2Head& head);
 
-// Where the trace of a request begins. Views into the head or the context.
+// Returns the origin of a request's trace, as views into the head.
 TraceOrigin TraceOriginOf(const HttpHead& head, int64_t received_ns);
 TraceOrigin TraceOriginOf(const Http2Head& head, int64_t received_ns);
 

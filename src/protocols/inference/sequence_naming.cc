@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// Whether the ids of a model's sequences are texts: "12" is then no number.
+// Whether the ids of a model's sequences are texts. Then "12" is not a number.
 bool HasTextIds(const ServableInfo& info) {
   if (info.config == nullptr) return false;
   const auto& inputs = info.config->sequence_batching().control_input();
@@ -22,8 +22,8 @@ bool HasTextIds(const ServableInfo& info) {
   });
 }
 
-// The parameters of a graph stay parameters, and the graph itself reads those that name a sequence. They must
-// agree with the header, too.
+// A graph reads the parameters that name a sequence itself, so they stay parameters. They must agree with the
+// header too.
 Status NameSequenceOfGraph(std::string_view header, InferenceRequest& request) {
   InferenceRequest named;
   for (const auto& [name, value] : request.parameters) {

@@ -1,5 +1,5 @@
-// Which servables have sequences, and how the header kSequenceIdHeader names the sequence of a request to
-// them. Plain models have none, and no such header of a request to them is looked at.
+// Functions that name the sequence of a request, by parameters, inputs or the header kSequenceIdHeader. Plain
+// models have no sequences and ignore that header.
 #pragma once
 
 #include <string_view>
@@ -11,18 +11,18 @@
 
 namespace braid {
 
-// Whether requests to it may belong to sequences: stateful models, models with sequence batching, and all
-// that hands requests on to other servables.
+// Whether requests to the servable may belong to sequences: stateful models, models with sequence batching,
+// and servables that pass requests on to others.
 bool HasSequences(const ServableInfo& info);
 
-// Names the sequence of a request whose parameters are read, and which has no inputs that name one; `header`
-// is empty when there is none. Errors: those of NameSequence() for stateful servables, else INVALID_ARGUMENT
-// when the header names another sequence than the parameters.
+// Names the sequence of a request without inputs that name one, after its parameters were read. `header` is
+// empty without the header. Errors: those of NameSequence() for stateful servables; otherwise
+// INVALID_ARGUMENT if the header contradicts the parameters.
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, InferenceRequest& request);
 
-// The same for a request that may have the two inputs: take(name, type) takes one out of the message, as a
-// Result<std::optional<SequenceInput>> with nothing where it is not there. It is asked for stateful servables
-// alone.
+// The same for a request that may have the two inputs. take(name, type) takes an input out of the message and
+// returns a Result<std::optional<SequenceInput>>, with nullopt if there is none. Called for stateful
+// servables only.
 template <class Take>
 Status NameSequenceOf(const ServableInfo& info, std::string_view header, Take&& take,
                       InferenceRequest& request) {
@@ -32,11 +32,10 @@ Status NameSequenceOf(const ServableInfo& info, std::string_view header, Take&& 
   return NameSequence(id, control, header, false, request);
 }
 
-// A response of a stateful servable says which sequence it belongs to, whatever outputs its request has asked
-// for.
+// Adds the sequence id to the requested outputs, because each response of a stateful servable has it.
 void AskForSequenceId(const ServableInfo& info, InferenceRequest& request);
 
-// What is the matter with one of the inputs that name a sequence when it is there more than once.
+// The error of an input that names a sequence and is given more than once.
 Status RepeatedSequenceInput(std::string_view name);
 
 }  // namespace braid

@@ -1,8 +1,8 @@
-// The life of a request that is answered once, the same for all protocols and transports: it is traced and
-// counted, begun, may be cancelled, and gets one answer.
+// UnaryInference: the life of a request with one response, for all protocols and transports. It is traced and
+// counted, begun, may be cancelled, and gets one response.
 //
-// A transport's own class makes answers of responses and sends them (GrpcInference, HttpInference); a
-// protocol's class below that reads and writes its messages.
+// The class of a transport converts responses and sends them (GrpcInference, HttpInference). A protocol's
+// subclass reads and writes its messages.
 #pragma once
 
 #include <memory>
@@ -14,38 +14,37 @@
 
 namespace braid {
 
-// Gives the request its trace, if it is one that is traced. REQUIRES: the request has its id, its servable
-// and its start_ns. `tracer` may be null.
+// Starts the request's trace if it is selected for tracing. `tracer` may be null. REQUIRES: the request has
+// its id, its servable and its start_ns.
 void StartTrace(Tracer* tracer, InferenceRequest& request, const TraceOrigin& origin);
 
-// The time at which something was received, if anything is traced; else 0. `tracer` may be null.
+// Returns the current time for a trace; 0 if nothing is traced. `tracer` may be null.
 int64_t ReceivedNs(const Tracer* tracer);
 
-// A request was refused before its servable saw it; counted where `request.api` says that it is to be.
+// Counts a request that was refused before its servable received it, if `request.api` is set.
 void CountRefusal(InferenceRequest& request);
 
 class UnaryInference : public ResponseSink {
  public:
-  // The first response is the answer; a model that answers once has no more to say, and what it sends all the
-  // same is dropped.
+  // Sends the first response and drops later ones, which a model with one response should not send.
   void Respond(std::optional<InferenceResponse> response, bool final) override;
 
  protected:
-  // What a request has to get before it begins.
+  // Sets the cancellation and the trace of a request before it begins.
   void Prepare(InferenceRequest& request, Tracer* tracer, const TraceOrigin& origin);
-  // From here on the request answers. REQUIRES: request->servable
+  // Begins the request, which responds from here on. REQUIRES: request->servable is set.
   void Begin(std::unique_ptr<InferenceRequest> request);
 
-  // Sends the answer, which is a good response or an error; called once. With `last` the request has ended,
-  // and Ended() is not called.
+  // Sends the response, which is an error or a success. Called once. `last`: the request has ended, and
+  // Ended() is not called.
   virtual void Answer(InferenceResponse response, bool last) = 0;
-  // The request has ended after its answer: nothing touches this object on its behalf any more.
+  // The request has ended after its response and no longer uses this object.
   virtual void Ended() = 0;
 
-  // The request's trace, for the record of the answer; null when it is not traced, and from then on.
+  // Returns the request's trace, to record the response, and forgets it. Null if the request is not traced.
   std::shared_ptr<RequestTrace> TakeTrace() { return std::move(trace_); }
   const std::shared_ptr<Cancellation>& cancellation() const { return cancellation_; }
-  // For another request.
+  // Prepares for another request.
   void Reset();
 
  private:

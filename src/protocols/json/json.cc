@@ -14,10 +14,10 @@ namespace {
 
 using simdjson::dom::element;
 
-// Beyond this, an error's place is not looked for.
+// The place of an error in a longer text is not located.
 constexpr size_t kMaxLocatedBytes = size_t{1} << 20;
 
-// Finds the place of a syntax error; simdjson's DOM does not tell it.
+// Finds the place of a syntax error, which simdjson's DOM does not report.
 class ErrorLocator : public JsonEvents {
  public:
   size_t offset() const { return offset_; }
@@ -48,8 +48,8 @@ Status SyntaxError(simdjson::error_code code, std::string_view text) {
                        std::to_string(offset));
 }
 
-// NaN and Infinity are no JSON, but answers have them, and Triton reads them. simdjson does not: it is given these numbers in their
-// place, which are below what FP32 can hold and of no other use.
+// NaN and Infinity are not JSON. But responses have them, and Triton reads them in requests. simdjson does
+// not, so it parses these numbers instead. They are denormals too small for FP32, which have no other use.
 struct NotFinite {
   std::string_view name;
   std::string_view literal;
@@ -64,15 +64,16 @@ constexpr NotFinite kNotFinite[] = {{"NaN", "7e-320", 7e-320, std::numeric_limit
                                     {"Inf", "9e-320", 9e-320, kInfinity},
                                     {"-Inf", "-9e-320", -9e-320, -kInfinity}};
 
-// What is longer with numbers takes more memory than the budget was charged for it, so there is a limit.
+// The text with numbers is longer than the text that the memory budget was charged for, hence a limit.
 constexpr size_t kMostWithNames = size_t{4} << 20;
 
-// The text with numbers for such names where a value may stand; nothing where it has none.
+// Returns the text with the numbers in place of such names; nullopt if it has no such name where a value may
+// stand.
 std::optional<std::string> WithNumbers(std::string_view text) {
   std::string out;
   size_t copied = 0;
   bool quoted = false;
-  char before = '\0';  // outside of strings, but for blanks
+  char before = '\0';  // the last character outside of strings that is not blank
   for (size_t i = 0; i < text.size(); ++i) {
     const char one = text[i];
     if (quoted) {

@@ -14,12 +14,12 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 
 constexpr size_t kMaxDepth = 100;
-// From here on the parser no longer knows how many elements an array has.
+// From this count on, simdjson saturates an array's element count.
 constexpr size_t kMostCounted = 0xFFFFFF;
 
 enum class LeafError : unsigned char { kNone, kKind, kCount, kRange };
 
-// Calls `leaf` for each value of nested arrays, in order, until it returns an error. Without recursion.
+// Calls `leaf` for each value of nested arrays, in order, until it returns an error. Not recursive.
 template <class Leaf>
 Status WalkData(element data, JsonForm form, DataType type, std::string_view kind, Leaf&& leaf) {
   using Iterator = simdjson::dom::array::iterator;
@@ -71,7 +71,7 @@ Status WalkData(element data, JsonForm form, DataType type, std::string_view kin
   return OkStatus();
 }
 
-// Writes values of type T, of which there are exactly `count`, to `out`.
+// Writes exactly `count` values of type T to `out`.
 template <class T>
 Status FillNumbers(element data, JsonForm form, DataType type, size_t count, std::byte* out) {
   constexpr bool kIsBool = std::is_same_v<T, bool>;
@@ -172,7 +172,7 @@ Status MeasureJsonStrings(element data, JsonForm form, size_t count, size_t* byt
 
 size_t CountNestedJsonValues(element data) {
   size_t count = 0;
-  // What cannot be walked over has as many values as came before.
+  // Data that cannot be walked counts only the values before the fault.
   static_cast<void>(WalkData(data, JsonForm::kNested, DataType::kInvalid, "", [&](element) {
     ++count;
     return LeafError::kNone;

@@ -1,4 +1,4 @@
-// Values of a tensor from JSON to its memory.
+// Functions that copy a tensor's values from JSON to its memory.
 #pragma once
 
 #include <simdjson.h>
@@ -11,27 +11,28 @@
 
 namespace braid {
 
-// How the values of one tensor stand in JSON.
+// The form in which the values of one tensor appear in JSON.
 enum class JsonForm : unsigned char {
-  kNested,  // the 'data' of an infer request: arrays, flat or within each other
+  kNested,  // the 'data' of an infer request: arrays, flat or nested
   kFlat,    // a key of a generate request: one value, or an array of values
 };
 
-// How many values stand in the flat form, and in the nested form.
+// Return the number of values in the flat form, and in the nested form.
 size_t CountJsonValues(simdjson::dom::element data);
 size_t CountNestedJsonValues(simdjson::dom::element data);
 
-// Adds the bytes that `count` strings take as a BYTES tensor. Errors: INTERNAL, with the texts of the
-// protocol for values of another kind or number.
+// Adds to `bytes` the size of `count` strings as a BYTES tensor. Errors: INTERNAL, with the protocol's texts
+// for values of another type or number.
 Status MeasureJsonStrings(simdjson::dom::element data, JsonForm form, size_t count, size_t* bytes);
 
-// Writes `count` values of a type that JSON can carry to `out`, which has room for them. For BYTES, they were
-// measured before. Errors: the same, and values out of the type's range.
+// Writes `count` values of a type that JSON can carry to `out`. Errors: as above, and values out of the
+// type's range.
+// REQUIRES: `out` has room for the values. For BYTES, MeasureJsonStrings() has succeeded.
 Status FillFromJson(simdjson::dom::element data, JsonForm form, DataType type, size_t count, std::byte* out);
 
-// What both return when the values are not as many as they should be.
+// The error of both functions for a wrong number of values.
 Status JsonCountError(JsonForm form);
-// INTERNAL, as the form words it.
+// INTERNAL, worded as requests of this form expect.
 Status JsonDataError(JsonForm form, std::string_view text);
 
 }  // namespace braid

@@ -33,7 +33,7 @@ void AppendFloat(std::string& out, T value) {
   const char* end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
   const std::string_view text(digits, static_cast<size_t>(end - digits));
   out += text;
-  // A reader that looks at the text alone should see that this is no integer.
+  // A reader of the text alone must see that this is not an integer.
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 
@@ -57,7 +57,7 @@ void AppendIntegers(std::string& out, const Buffer& data) {
 }  // namespace
 
 Status AppendTensorValues(std::string& out, const Tensor& tensor) {
-  // The outputs of graphs are what user code says they are.
+  // User code decides the outputs of graphs, so they are checked.
   if (ElementSize(tensor.type) > 0 && ByteSize(tensor.type, tensor.shape) != tensor.data.size()) {
     return InternalError("output '" + tensor.name + "' has " + std::to_string(tensor.data.size()) +
                          " bytes, which do not fit its datatype " + std::string(WireName(tensor.type)) +

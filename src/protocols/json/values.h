@@ -1,4 +1,4 @@
-// JSON text of values: of tensors, of parameters, of numbers.
+// Functions that write values as JSON text: tensors, parameters and numbers.
 #pragma once
 
 #include <string>
@@ -9,17 +9,15 @@
 
 namespace braid {
 
-// Appends the JSON text of a tensor's values, with commas between them. Errors: INVALID_ARGUMENT
-// for types that JSON cannot carry; INTERNAL for bytes that do not fit datatype and shape, and for BYTES that
-// are cut off.
+// Appends the JSON text of a tensor's values, separated by commas. Errors: INVALID_ARGUMENT for types that
+// JSON cannot carry; INTERNAL for bytes that do not fit datatype and shape, and for truncated BYTES.
 Status AppendTensorValues(std::string& out, const Tensor& tensor);
 
-// Appends the JSON text of numbers: what reads back as the same value; with a point or an exponent, or NaN,
-// Infinity.
+// Append the JSON text of numbers, which reads back as the same value. It has a point or an exponent, or is
+// NaN or Infinity.
 void AppendJsonNumber(std::string& out, float value);
 void AppendJsonNumber(std::string& out, double value);
 
-// Appends the JSON text of a parameter.
 void AppendParameterValue(std::string& out, const ParameterValue& value);
 
 }  // namespace braid

@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// How long it rests when there are no descriptors, or no memory, left.
+// The pause before accepting again when descriptors or memory ran out.
 constexpr int64_t kPauseNs = 100'000'000;
 
 }  // namespace
@@ -34,7 +34,7 @@ void Acceptor::OnEvents(uint32_t) {
   bool all = false;
   GuardedOrReport("accepting connections", [&] { all = TakeAll(); });
   if (all) return;
-  // No event tells of those that wait already.
+  // No event reports connections that are already pending.
   const RetryingAllocation retrying;
   pause_ = loop().At(SteadyNowNs() + kPauseNs, [self = shared_from_this()] {
     self->pause_.reset();

@@ -1,6 +1,8 @@
-// Acceptor: takes in what connects to the listening sockets of a port, and deals it to the loops of a server in turn; from
-// then on a connection stays with its loop. (With a listening socket for each loop the kernel would deal by
-// hash, and of two clients both could land on one loop.)
+// Acceptor: accepts connections at the listening sockets of a port, and distributes them over the loops of a
+// server in turn. A connection then stays with its loop. (With one listening socket for each loop the kernel
+// would distribute by hash, and two clients could share one loop while another is idle.)
+//
+// Runs on the loop of the first taker. The loops of all takers outlive the acceptor.
 #pragma once
 
 #include <functional>
@@ -23,26 +25,25 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
     std::function<void(AcceptedSocket)> take;  // on the loop's thread
   };
 
-  // The takers' loops outlive it. It lives on the first one's.
   Acceptor(std::vector<UniqueFd> sockets, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
       : sockets_(std::move(sockets)), limits_(std::move(limits)), takers_(std::move(takers)) {}
 
-  // Before the first loop runs. Errors: those of the system.
+  // Starts to accept connections. Errors: those of the system. REQUIRES: the first loop does not run yet.
   Status Start();
-  // On the first loop's thread. No connection is taken in any more.
+  // Accepts no more connections. Call on the first loop's thread.
   void Stop();
 
  private:
   void OnEvents(uint32_t) override;
-  // Whether all that waited are taken in; else there is no descriptor, or no memory, left.
+  // Accepts all pending connections. Returns false if descriptors or memory ran out before.
   bool TakeAll();
   EventLoop& loop() { return *takers_.front().loop; }
 
-  std::vector<UniqueFd> sockets_;               // none once it has stopped
+  std::vector<UniqueFd> sockets_;               // empty once stopped
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const std::vector<Taker> takers_;
   size_t next_ = 0;
-  std::optional<EventLoop::TimerKey> pause_;  // while it rests
+  std::optional<EventLoop::TimerKey> pause_;  // set while it waits for descriptors or memory
 };
 
 }  // namespace braid

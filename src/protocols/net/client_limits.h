@@ -1,4 +1,4 @@
-// ClientLimits: what the ports of a server share to keep clients within bounds, and what they count of it.
+// ClientLimits: the limits for clients that the ports of a server share, with their counts of refusals.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct ClientLimits {
     size_t memory_bytes = SIZE_MAX;
   };
   ClientLimits() : ClientLimits(Options()) {}
-  // `log` as for Refusals.
+  // `log`: see Refusals.
   explicit ClientLimits(const Options& options, Logger* log = nullptr)
       : refusals(log),
         connections(std::make_shared<ConnectionLimits>(options.connections, refusals)),
         budget(options.memory_bytes, refusals) {}
 
   Refusals refusals;
-  const std::shared_ptr<ConnectionLimits> connections;  // shared with the open ones
+  const std::shared_ptr<ConnectionLimits> connections;  // shared with the open connections
   MemoryBudget budget;
 };
 

@@ -10,12 +10,12 @@
 namespace braid {
 namespace {
 
-// The most that a record of TLS holds.
+// The maximum size of a TLS record.
 constexpr size_t kRecordBytes = size_t{16} << 10;
-// Behind a record with at least this much there is often another.
+// A read of at least this size is often followed by another record.
 constexpr ssize_t kFullRecord = ssize_t{4} << 10;
 
-// The first bytes of the pieces, as many as `to` has room for, behind `offset` bytes of the first piece.
+// Copies the first bytes of the pieces to `to`, as many as fit. Skips `offset` bytes of the first piece.
 std::string_view Gather(std::span<const iovec> pieces, size_t offset, std::span<char> to) {
   size_t size = 0;
   for (const iovec& piece : pieces) {
@@ -43,7 +43,7 @@ ssize_t ClientSocket::Receive(std::span<char> to) {
   ssize_t all = 0;
   while (!to.empty()) {
     const ssize_t got = tls_->Read(to);
-    if (got <= 0) return all > 0 ? all : got;  // the next call meets the same end
+    if (got <= 0) return all > 0 ? all : got;  // the next call meets the same end or error
     all += got;
     if (got < kFullRecord) break;
     to = to.subspan(static_cast<size_t>(got));
@@ -67,17 +67,17 @@ ssize_t ClientSocket::Receive(std::span<const iovec> pieces) {
 ssize_t ClientSocket::Send(std::span<const iovec> pieces) {
   if (tls_ != nullptr) return SendEncrypted(pieces);
   msghdr message{};
-  message.msg_iov = const_cast<iovec*>(pieces.data());  // which it only reads
+  message.msg_iov = const_cast<iovec*>(pieces.data());  // sendmsg() only reads them
   message.msg_iovlen = pieces.size();
   return ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// What the socket did not take whole has to be offered to OpenSSL again, with as many bytes or more. So what is
-// offered depends on the bytes that there are and not on where they are cut: a record of them, or all.
+// OpenSSL requires that unsent bytes are offered again, with at least as many bytes. So each write depends on
+// the bytes and not on how they are cut: it offers a full record, or all bytes.
 ssize_t ClientSocket::SendEncrypted(std::span<const iovec> pieces) {
   char gathered[kRecordBytes];
   ssize_t all = 0;
-  size_t offset = 0;  // of the first piece: sent
+  size_t offset = 0;  // bytes of the first piece that were sent
   while (true) {
     while (!pieces.empty() && offset >= pieces.front().iov_len) {
       offset -= pieces.front().iov_len;

@@ -1,9 +1,9 @@
-// ClientSocket: the socket of a client that has connected, with TLS or without.
+// ClientSocket: the connected socket of a client, with or without TLS.
 //
 //   BRAID_ASSIGN_OR_RETURN(ClientSocket client, ClientSocket::Create(std::move(fd), tls_source));
 //   client.Receive(...), client.Send(...)
 //
-// With TLS one thread may receive while another sends. Without, each call is one system call and no lock.
+// One thread may receive while another sends. Without TLS each call is one system call and takes no lock.
 #pragma once
 
 #include <sys/types.h>
@@ -22,39 +22,40 @@ namespace braid {
 
 class ClientSocket {
  public:
-  // Takes over a socket that does not block. `tls`: null without. Errors: RESOURCE_EXHAUSTED.
+  // Takes over a non-blocking socket. `tls`: null for a socket without TLS. Errors: RESOURCE_EXHAUSTED.
   static Result<ClientSocket> Create(UniqueFd fd, const std::shared_ptr<TlsSource>& tls);
 
-  // As recv() and readv() that do not block: bytes, 0 at the end, or -1 with errno. With TLS, bytes may be left
-  // that no wait for the descriptor tells of: has_pending().
+  // Like recv() and readv() that do not block. Return the number of bytes, 0 at the end, or -1 with errno.
+  // With TLS, bytes may remain that no event of the descriptor reports: see has_pending().
   ssize_t Receive(std::span<char> to);
   ssize_t Receive(std::span<const iovec> pieces);
 
-  // As sendmsg() that neither blocks nor raises SIGPIPE. With TLS, small pieces leave together in records of up
-  // to 16 KiB. What a call did not take may be encrypted already: the next call begins with the same bytes, cut
-  // into pieces in any way, and offers as many or more.
+  // Like sendmsg() that neither blocks nor raises SIGPIPE. With TLS, small pieces leave together in records
+  // of up to 16 KiB. Bytes that a call did not take may be encrypted already. So the next call begins with
+  // the same bytes and offers at least as many; it may cut them into other pieces.
   ssize_t Send(std::span<const iovec> pieces);
 
-  // Ends our side: what is sent has an end that the client can tell from a cut. False when the socket has to be
-  // writable first; to be called again then.
+  // Ends this side of the connection, so that the client can tell the end from a broken connection. Returns
+  // false if the socket must become writable first; then call it again.
   bool EndSending();
 
-  // What can be seen of the client without reading. It has gone when its side has ended, read or not.
+  // The state of the client as far as it is visible without reading. kGone: the client has ended its side,
+  // even if unread input is left.
   enum class Sight : unsigned char { kNothing, kInput, kGone };
   Sight Look() const;
 
   int fd() const { return fd_.get(); }
   bool encrypted() const { return tls_ != nullptr; }
-  // True without TLS.
   bool handshake_done() const { return tls_ == nullptr || tls_->handshake_done(); }
-  // Something has come that Receive() has not given away, and that may be too little to.
+  // Whether Receive() has bytes to return that were already read from the socket. They may be too few for it
+  // to return any.
   bool has_pending() const { return tls_ != nullptr && tls_->has_pending(); }
-  // The last Receive() was EAGAIN, and goes on when the socket is writable.
+  // Whether the last Receive() returned EAGAIN and must wait until the socket is writable.
   bool receive_needs_write() const { return tls_ != nullptr && tls_->read_needs_write(); }
 
-  // Whom a client's certificate, which was verified, names: the first URI of its subject alternative names
-  // (SPIFFE ids are such), without any the common name of its subject. Empty without a certificate, and where
-  // that text is not UTF-8 or has NUL bytes. Constant once something was received.
+  // Returns the identity in the client's certificate, which TLS has verified. It is the first URI of its
+  // subject alternative names (such as a SPIFFE id), or else the common name of its subject. Empty without a
+  // certificate, and for a text that is not UTF-8 or has NUL bytes. Constant once bytes were received.
   std::string_view certificate_identity() const {
     return tls_ == nullptr ? std::string_view() : tls_->certificate_identity();
   }
@@ -67,7 +68,7 @@ class ClientSocket {
   ssize_t SendEncrypted(std::span<const iovec> pieces);
 
   UniqueFd fd_;
-  std::unique_ptr<TlsStream> tls_;  // null: none
+  std::unique_ptr<TlsStream> tls_;  // null without TLS
 };
 
 }  // namespace braid

@@ -34,7 +34,7 @@ void WaitFor(const ClientSocket& socket, short events) {
   ASSERT_EQ(::poll(&wait, 1, 30'000), 1) << "nothing happens";
 }
 
-// Up to `size` bytes, or to the end.
+// Receives up to `size` bytes, or to the end.
 std::string ReceiveAll(ClientSocket& socket, size_t size) {
   std::string all(size, ' ');
   size_t have = 0;
@@ -82,7 +82,7 @@ class ClientSocketTest : public testing::Test {
     return options;
   }
 
-  // Connects server_ and client_fd_; the buffers of the first are as small as they can be if `narrow`.
+  // Connects server_ and client_fd_. `narrow`: the server's buffers are as small as possible.
   void Connect(const std::shared_ptr<TlsSource>& source, bool narrow = false) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -147,7 +147,7 @@ TEST_F(ClientSocketTest, CarriesBytesWithoutTls) {
   client_fd_.Reset();
   EXPECT_EQ(server_->Look(), ClientSocket::Sight::kGone);
   EXPECT_EQ(server_->Receive({&byte, 1}), 0);
-  // No SIGPIPE.
+  // Does not raise SIGPIPE.
   EXPECT_EQ(server_->Send(pieces), -1);
 }
 
@@ -159,7 +159,7 @@ TEST_F(ClientSocketTest, ReceivesWhatIsEncrypted) {
   EXPECT_TRUE(ReceiveAll(*server_, sent.size()) == sent);
   sender.join();
 
-  // Into pieces, of which some end within a record.
+  // Pieces, some of which end within a record.
   EXPECT_TRUE(client_->Send("abcdefgh"));
   std::string first(2, ' '), second(3, ' '), third(10, ' ');
   const iovec into[] = {Piece(first), Piece(""), Piece(second), Piece(third)};
@@ -190,7 +190,7 @@ TEST_F(ClientSocketTest, SendsSmallPiecesInOneRecord) {
   EXPECT_EQ(client_->Receive(record), 13);
   EXPECT_EQ(record.substr(0, 13), "one two three");
 
-  // The rest of a large piece that a record has begun follows from where it lies.
+  // After a record has begun a large piece, the rest is sent from its place, without a copy.
   const std::string large = Noise(40'000, 2);
   const iovec mixed[] = {Piece("head "), Piece(large), Piece(" end")};
   EXPECT_EQ(server_->Send(mixed), 40'009);
@@ -205,7 +205,7 @@ TEST_F(ClientSocketTest, SendsSmallPiecesInOneRecord) {
   EXPECT_EQ(server_->Send(nothing), 0);
 }
 
-// What waits is offered again, cut anew each time and with more behind it.
+// Unsent bytes are offered again, each time cut in another way and with more bytes after them.
 TEST_F(ClientSocketTest, GoesOnWhereTheSocketTookNoMore) {
   ConnectEncrypted(/*narrow=*/true);
   const std::string all = Noise(2'000'000, 3);
@@ -250,7 +250,7 @@ TEST_F(ClientSocketTest, OneThreadReceivesWhileAnotherSends) {
     }
   });
   auto received = std::async(std::launch::async, [&] { return ReceiveAll(*server_, there.size()); });
-  // The client does one after the other, in turns.
+  // The client sends and receives in turn.
   std::string got;
   for (size_t at = 0; at < there.size(); at += 10'000) {
     EXPECT_TRUE(client_->Send(std::string_view(there).substr(at, 10'000)));
@@ -269,7 +269,7 @@ TEST_F(ClientSocketTest, EndsItsSideSoThatTheClientKnows) {
   EXPECT_EQ(ReceiveAll(*client_, 4), "last");
   char byte = 0;
   EXPECT_EQ(client_->Receive({&byte, 1}), 0);
-  // The other direction goes on.
+  // The other direction still works.
   EXPECT_TRUE(client_->Send("more"));
   EXPECT_EQ(ReceiveAll(*server_, 4), "more");
   client_->End();
@@ -306,7 +306,7 @@ TEST_F(ClientSocketTest, EndsWithAClientThatSpeaksNoTls) {
   EXPECT_EQ(server_->Receive({&byte, 1}), -1);
   EXPECT_EQ(errno, EPROTO);
   EXPECT_FALSE(server_->handshake_done());
-  // Neither an end nor a write raises SIGPIPE or succeeds.
+  // A write neither raises SIGPIPE nor succeeds.
   client_fd_.Reset();
   const iovec piece = Piece("x");
   EXPECT_EQ(server_->Send({&piece, 1}), -1);
@@ -376,7 +376,7 @@ TEST_F(ClientSocketTest, TakesClientsWithAndWithoutACertificate) {
   Connect(Source("root.pem"));
   EXPECT_FALSE(Greet(Options("stranger")));
   EXPECT_EQ(server_->certificate_identity(), "");
-  // One that is not asked for is not looked at.
+  // A certificate that the server did not ask for is ignored.
   Connect(Source());
   EXPECT_TRUE(Greet(Options("stranger")));
   EXPECT_EQ(server_->certificate_identity(), "");
@@ -420,7 +420,8 @@ TEST_F(ClientSocketResumptionTest, HoldsWhereClientsAreNotAsked) {
   EXPECT_FALSE(Resumes(source, Options(), [&] { ASSERT_TRUE(source->Reload().ok()); }));
 }
 
-// The certificate is verified with each connection: it may have expired, or its authority may have been taken away.
+// The certificate is verified for each connection: it may have expired, or its authority may have been
+// removed.
 TEST_F(ClientSocketResumptionTest, IsNotOfferedToClientsThatAreAskedForACertificate) {
   for (const bool mutual : {false, true}) {
     for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -456,7 +457,7 @@ TEST_F(ClientSocketTest, ReadsItsFilesAgain) {
   std::unique_ptr<TlsClient> old_client = std::move(client_);
   const UniqueFd old_fd = std::move(client_fd_);
 
-  // A key that is not the certificate's, and files that are none: what was read before stays.
+  // Files with another key or invalid contents are refused, and the previous certificate stays.
   const TestCertificate second = authority.Sign({.common_name = "second"});
   WriteTestFile(File("own.pem"), second.certificate);
   Status reloaded = source->Reload();
@@ -475,7 +476,7 @@ TEST_F(ClientSocketTest, ReadsItsFilesAgain) {
   Connect(source);
   ASSERT_TRUE(Greet(options));
   EXPECT_NE(serial(), first);
-  // The old connection goes on.
+  // The old connection still works.
   EXPECT_TRUE(old_client->Send("still"));
   EXPECT_EQ(ReceiveAll(*old_server, 5), "still");
 }

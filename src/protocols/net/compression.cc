@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWindowBits = 15;
 constexpr int kGzipBits = kWindowBits + 16;
-// zlib looks at the header to tell gzip from zlib streams.
+// zlib detects by the header whether the stream is gzip or zlib.
 constexpr int kDetectBits = kWindowBits + 32;
 constexpr size_t kStep = 64 * 1024;
 
@@ -88,7 +88,7 @@ Status Decompressor::Append(std::string_view in, std::string& out, size_t limit)
     const size_t piece = std::min<size_t>(in.size(), std::numeric_limits<uInt>::max());
     stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));  // zlib does not write to it
     stream_->avail_in = static_cast<uInt>(piece);
-    // One byte beyond the limit is asked for, which is how a stream that is too large shows.
+    // Asks for one byte beyond the limit, to detect a stream that is too large.
     const size_t before = out.size();
     const size_t room = std::min(kStep, limit - before) + 1;
     out.resize(before + room);
@@ -111,7 +111,7 @@ Status Decompressor::Append(std::string_view in, std::string& out, size_t limit)
       return InvalidArgumentError(std::string("failed to decompress the request body: ") +
                                   (stream_->msg ? stream_->msg : zError(result)));
     }
-    // When there was no room left, more may wait inside zlib.
+    // A full output buffer means that zlib may hold more output.
   } while (!in.empty() || finished_ || stream_->avail_out == 0);
   return OkStatus();
 }

@@ -15,26 +15,25 @@ namespace braid {
 
 enum class ContentCoding : unsigned char { kIdentity, kGzip, kDeflate };
 
-// "identity", "gzip", "deflate".
 std::string_view ContentCodingName(ContentCoding coding);
 
-// Of a Content-Encoding field. Nothing for a coding that we do not know, and for more than one.
+// Parses a Content-Encoding field. Returns nullopt for an unknown coding, and for more than one.
 std::optional<ContentCoding> ParseContentCoding(std::string_view value);
 
-// The coding for an answer to a request with this Accept-Encoding field: gzip before deflate, those with q=0
-// left out.
+// Returns the coding of the response to a request with this Accept-Encoding field. Prefers gzip to deflate,
+// and skips codings with q=0.
 ContentCoding ChooseContentCoding(std::string_view accept_encoding);
 
-// Decodes a gzip or zlib stream that arrives in pieces. One thread.
+// A decoder of gzip and zlib streams that arrive in pieces. For use by one thread.
 class Decompressor {
  public:
   Decompressor();
   ~Decompressor();
 
-  // Appends what `in` decodes to. Errors: INVALID_ARGUMENT for broken data, for data after the end of the
-  // stream, and when `out` would grow beyond `limit` (then too_large() is true); `out` never does.
+  // Decodes `in` and appends the result to `out`. Errors: INVALID_ARGUMENT for broken data, for data after
+  // the end of the stream, and for a result that would make `out` larger than `limit`. In the last case
+  // too_large() is true, and `out` stays within `limit`.
   Status Append(std::string_view in, std::string& out, size_t limit);
-  // Whether the stream is complete.
   bool finished() const { return finished_; }
   bool too_large() const { return too_large_; }
 
@@ -44,8 +43,8 @@ class Decompressor {
   bool too_large_ = false;
 };
 
-// One stream of all parts; `level` is zlib's, 1 for the fastest to 9. Errors: INTERNAL when zlib has no
-// memory.
+// Compresses all parts into one stream. `level` is zlib's, from 1 (fastest) to 9. Errors: INTERNAL if zlib
+// has no memory.
 Result<std::string> Compress(ContentCoding coding, std::span<const std::string_view> parts, int level = 1);
 
 }  // namespace braid

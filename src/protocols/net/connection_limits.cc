@@ -9,8 +9,8 @@
 namespace braid {
 namespace {
 
-// What an address counts by: the first half of one of IPv6; of IPv4, or of IPv4 in IPv6, all of it behind
-// zeros, which begin no address that connections come from.
+// Returns the key by which an address counts. IPv6: the first half. IPv4, also mapped into IPv6: the whole
+// address after zeros, which begin no IPv6 address of a real connection.
 std::array<uint8_t, 8> KeyOf(const sockaddr_storage& peer) {
   std::array<uint8_t, 8> key = {};
   if (peer.ss_family == AF_INET) {

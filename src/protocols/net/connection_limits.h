@@ -1,10 +1,10 @@
-// ConnectionLimits: how many connections clients may have open, to all ports that share it and from one
-// address.
+// ConnectionLimits: limits on the open connections of clients, in all to the ports that share it, and from
+// one address.
 //
 //   auto place = limits->Take(peer);
-//   if (!place) ...  // refused, and counted; the log has a line when that begins
+//   if (!place) ...  // refused and counted; the log has a line when refusals begin
 //
-// An address of IPv6 counts by its first 64 bits, which is what one machine gets.
+// An IPv6 address counts by its first 64 bits, since one machine usually has all addresses below them.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
     size_t most = 16384;
     size_t most_per_address = 8192;
   };
-  // The place of one connection, until it goes.
+  // The place of one connection. Its destruction frees the place.
   class Place {
    public:
     Place() = default;
@@ -40,14 +40,14 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
 
    private:
     friend class ConnectionLimits;
-    std::shared_ptr<ConnectionLimits> limits_;  // shared with the other places; null: none
+    std::shared_ptr<ConnectionLimits> limits_;  // shared with the other places; null: no place
     std::array<uint8_t, 8> address_ = {};
   };
 
-  // `refusals` outlives the calls of Take().
+  // `refusals` outlives all calls of Take().
   ConnectionLimits(const Options& options, Refusals& refusals) : options_(options), refusals_(refusals) {}
 
-  // A place for a connection from `peer`; none when there are too many. Any thread.
+  // Returns a place for a connection from `peer`, or none beyond a limit. Any thread.
   Place Take(const sockaddr_storage& peer);
 
   size_t open() const { return open_.load(std::memory_order_relaxed); }

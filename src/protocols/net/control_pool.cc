@@ -15,7 +15,7 @@ ControlPool::ControlPool(int threads, const std::string& thread_name, size_t max
     : max_waiting_(max_waiting) {
   for (int i = 0; i < threads; ++i) {
     threads_.push_back(StartThread(thread_name + "-" + std::to_string(i), [this, priority] {
-      // Of this thread alone: Linux keeps a nice value for each.
+      // Applies to this thread only: Linux keeps a nice value for each thread.
       if (priority == Priority::kLow) ::setpriority(PRIO_PROCESS, 0, 10);
       Run();
     }));

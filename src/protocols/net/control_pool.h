@@ -1,5 +1,5 @@
-// A few threads for calls that block, such as loading a model, or take long, so that network threads never
-// do.
+// ControlPool: a few threads for calls that block, such as loading a model, or that take long. Network
+// threads hand such calls over, so that they never block.
 #pragma once
 
 #include <deque>
@@ -12,24 +12,24 @@
 
 namespace braid {
 
-// Half as many threads as there are cores, at least 1: for work of which little is to go on at a time.
+// Half as many threads as cores, at least 1. For work of which only a little may run at a time.
 int HalfOfCores();
 
 class ControlPool {
  public:
   enum class Priority : unsigned char {
     kNormal,
-    kLow,  // others' small requests are worth more
+    kLow,  // yields the CPU to small requests
   };
-  // Threads are "{thread_name}-0", ... At most `max_waiting` tasks wait for one.
+  // The threads are named "{thread_name}-0", ... At most `max_waiting` tasks wait for a thread.
   ControlPool(int threads, const std::string& thread_name, size_t max_waiting,
               Priority priority = Priority::kNormal);
-  // Waits for the tasks that run; drops those that wait.
+  // Waits for running tasks and drops waiting ones.
   ~ControlPool();
 
-  // False when too many tasks wait, or the pool is being stopped. Any thread.
+  // Returns false if too many tasks wait, or after Stop(). Any thread.
   bool Submit(std::function<void()> task);
-  // As the destructor. May be called more than once.
+  // Like the destructor. May be called more than once.
   void Stop();
 
  private:

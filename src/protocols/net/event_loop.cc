@@ -66,7 +66,8 @@ bool EventLoop::Post(std::function<void()> task) {
     tasks_.push_back(std::move(task));
     told_.store(true, std::memory_order_seq_cst);
   }
-  // The loop looks for tasks after it has said that it will sleep, so one of the two sees the other.
+  // The loop sets asleep_ before it looks for tasks. So either the loop sees this task, or this thread sees
+  // asleep_.
   if (asleep_.exchange(false, std::memory_order_seq_cst)) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
@@ -127,7 +128,7 @@ void EventLoop::Round() {
       [[maybe_unused]] const ssize_t read = ::read(wake_.get(), &told, sizeof(told));
       continue;
     }
-    // It may be unwatched within its own event.
+    // A watcher may unwatch itself within its own event.
     const std::shared_ptr<Watcher> watcher = entry->watcher;
     if (watcher == nullptr) continue;
     GuardedOrReport(thread_name_, [&] { watcher->OnEvents(event.events); });

@@ -1,5 +1,4 @@
-// EventLoop: one thread that waits for descriptors, runs tasks that other threads give it, and calls what is
-// due.
+// EventLoop: one thread that waits for events of descriptors, runs tasks of other threads, and calls timers.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto loop, EventLoop::Create("brd-grpc-0"));
 //   loop->Start();
@@ -7,8 +6,8 @@
 //   ...
 //   loop->Stop();
 //
-// A descriptor is registered once, edge-triggered: a watcher reads until there is no more, and asks for
-// nothing again. That is one system call for each round of events, however many descriptors have some.
+// A descriptor is registered once, edge-triggered: a watcher reads until no input is left, and never
+// registers again. So a round of events takes one system call for any number of descriptors.
 #pragma once
 
 #include <atomic>
@@ -33,32 +32,33 @@ class EventLoop {
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // What epoll_wait() tells of the descriptor. On the loop's thread. What it throws is reported.
+    // Receives the descriptor's events, as epoll_wait() returns them. Runs on the loop's thread. Exceptions
+    // are reported.
     virtual void OnEvents(uint32_t events) = 0;
   };
   using TimerKey = std::pair<int64_t, uint64_t>;
 
-  // Errors: those of the system, when it has no descriptors left.
+  // Errors: those of the system, such as no free descriptors.
   static Result<std::unique_ptr<EventLoop>> Create(std::string thread_name);
   // REQUIRES: not running.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // `watch` sees when the loop does not go round; null: none. Outlives the loop.
+  // Starts the thread. `watch` reports a loop that hangs, and outlives the loop; null: none.
   void Start(ThreadWatch* watch = nullptr);
-  // Runs the tasks that are there, ends the thread and lets go of all watchers. Not on the loop's thread.
+  // Runs the pending tasks, ends the thread and releases all watchers. Not on the loop's thread.
   void Stop();
 
-  // Runs `task` on the loop's thread; false, and no run, once Stop() was called. Any thread.
+  // Runs `task` on the loop's thread. Returns false, and does not run it, after Stop(). Any thread.
   bool Post(std::function<void()> task);
 
-  // The rest: on the loop's thread, or before Start().
+  // Call the functions below on the loop's thread, or before Start().
 
-  // Tells `watcher`, which the loop shares until Unwatch(), of the descriptor's events. Errors: those of the
+  // Notifies `watcher` of the descriptor's events. The loop shares it until Unwatch(). Errors: those of the
   // system.
   Status Watch(int fd, uint32_t events, std::shared_ptr<Watcher> watcher);
-  // No event of it is told from now on. Before the descriptor is closed.
+  // Ends notifications for the descriptor. Call it before closing the descriptor.
   void Unwatch(int fd);
 
   // Calls `due` at `deadline_ns` (SteadyNowNs() time), within a millisecond.
@@ -68,7 +68,7 @@ class EventLoop {
  private:
   struct Entry {
     int fd;
-    std::shared_ptr<Watcher> watcher;  // null once it is unwatched
+    std::shared_ptr<Watcher> watcher;  // null after Unwatch()
   };
 
   EventLoop(std::string thread_name, UniqueFd epoll, UniqueFd wake);
@@ -82,8 +82,8 @@ class EventLoop {
   const UniqueFd epoll_;
   const UniqueFd wake_;
   std::thread thread_;
-  std::unique_ptr<ThreadWatch::Watched> watched_;  // null while it is not watched
-  std::atomic<bool> asleep_{false};                // a task must wake the loop
+  std::unique_ptr<ThreadWatch::Watched> watched_;  // null while no ThreadWatch watches
+  std::atomic<bool> asleep_{false};                // a new task must wake the loop
   std::atomic<bool> told_{false};                  // there are tasks, or the loop stops; set with mutex_ held
 
   Mutex mutex_;
@@ -92,10 +92,11 @@ class EventLoop {
 
   // Owned by the loop's thread.
   std::unordered_map<int, std::unique_ptr<Entry>> entries_;
-  std::vector<std::unique_ptr<Entry>> unwatched_;  // events of this round may still name them
+  // Kept because events of this round may still point to them.
+  std::vector<std::unique_ptr<Entry>> unwatched_;
   std::map<TimerKey, std::function<void()>> timers_;
   uint64_t next_timer_ = 0;
-  std::vector<std::function<void()>> running_;  // tasks; keeps its memory
+  std::vector<std::function<void()>> running_;  // tasks of this round; a member to reuse its memory
   bool stop_ = false;
 };
 

@@ -98,7 +98,7 @@ TEST_F(EventLoopTest, TellsOfADescriptorUntilItIsUnwatched) {
   ASSERT_EQ(::write(pair.theirs.get(), "a", 1), 1);
   told.acquire();
   EXPECT_NE(seen & EPOLLIN, 0u);
-  // Edge-triggered: what was not read is told again when there is more.
+  // Edge-triggered: new input reports unread input again.
   ASSERT_EQ(::write(pair.theirs.get(), "b", 1), 1);
   told.acquire();
   Run([&] { loop_->Unwatch(pair.ours.get()); });
@@ -119,7 +119,7 @@ TEST_F(EventLoopTest, TellsNothingMoreToAWatcherThatWasUnwatchedInTheSameRound) 
                               }))
                       .ok());
     }
-    // All have something when the loop looks next.
+    // All have input before the loop waits next.
     for (Pair& pair : pairs) EXPECT_EQ(::write(pair.theirs.get(), "x", 1), 1);
   });
   Run([] {});

@@ -21,7 +21,7 @@ struct AddressInfoDeleter {
 
 using AddressInfo = std::unique_ptr<addrinfo, AddressInfoDeleter>;
 
-// The first is what is listened on.
+// The caller listens on the first result.
 Result<AddressInfo> Resolve(const std::string& address, uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;

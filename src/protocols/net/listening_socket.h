@@ -1,4 +1,4 @@
-// Sockets that listen.
+// Functions for listening sockets.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,31 @@
 
 namespace braid {
 
-// The parts of a list with commas, blanks around them left out: "127.0.0.1, ::1".
+// Splits a list at commas and strips blanks: "127.0.0.1, ::1".
 std::vector<std::string> ListedAddresses(const std::string& addresses);
 
-// Non-blocking sockets, one for each listed address (a name, or numbers of IPv4 or IPv6), all on one port; port 0: the
-// system chooses it for the first. `reuse_port`: another process may listen on the same port. Errors: UNAVAILABLE "Socket
-// '{address}:{port}' already in use"; INVALID_ARGUMENT for an address that is none; those of the system.
+// Returns non-blocking listening sockets, one for each listed address, all on one port. An address is a host
+// name, or numeric IPv4 or IPv6. Port 0: the system chooses a port for the first address. `reuse_port`:
+// another process may listen on the same port.
+// Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an invalid address;
+// those of the system.
 Result<std::vector<UniqueFd>> ListenOn(const std::string& addresses, uint16_t port, bool reuse_port);
 
-// A connection that was taken in, non-blocking.
+// An accepted connection. Its socket is non-blocking.
 struct AcceptedSocket {
   UniqueFd fd;
   ConnectionLimits::Place place;
 };
 
-// Takes in all connections that wait at `fd` and gives them to `take`, but for those that the limits refuse,
-// which are closed. False when the process or the system has no more descriptors: others wait, and are to be
-// asked for later.
+// Accepts all connections pending at `fd` and passes them to `take`; closes those that the limits refuse.
+// Returns false if the process or the system has no free descriptors. Connections are then left pending; call
+// it again later.
 bool AcceptAll(int fd, ConnectionLimits& limits, const std::function<void(AcceptedSocket)>& take);
 
-// The port of a socket; 0 when it has none.
+// Returns the port of a socket, or 0 if it has none.
 uint16_t PortOf(int fd);
 
-// Whether only this machine reaches the listed addresses. False for a text that is no address.
+// Whether the listed addresses can be reached from this machine only. False if one of them is invalid.
 bool IsLoopback(const std::string& addresses);
 
 }  // namespace braid

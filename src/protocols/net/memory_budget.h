@@ -1,13 +1,13 @@
-// MemoryBudget: what the process may hold for its clients (MemoryUse()), and what becomes of their requests
-// as that is used up.
+// MemoryBudget: the memory that the process may hold for its clients (MemoryUse()). As it fills up, requests
+// are delayed, then refused:
 //
-//   below 80 %   all are taken
-//   from 80 %    a large request waits in its socket for a while, so that others end first
+//   below 80 %   all requests are admitted
+//   from 80 %    a large request waits in its socket for a while, so that others finish first
 //   from 95 %    new requests are refused, with 429 or RESOURCE_EXHAUSTED
-//   from 100 %   so are those of which a part was read
+//   from 100 %   partly read requests are refused too
 //
-// A request that was given to its model is never dropped. Health, metadata, metrics and control are answered
-// throughout, unless they have large bodies.
+// A request that was given to its model is never dropped. Requests for health, metadata, metrics and control
+// are always answered, unless they have large bodies.
 #pragma once
 
 #include <atomic>
@@ -22,25 +22,25 @@ namespace braid {
 
 class MemoryBudget {
  public:
-  // Requests with more than this left to read wait.
+  // A request with more unread bytes than this is large.
   static constexpr size_t kLarge = size_t{256} << 10;
-  // Their sockets are looked at again so often.
+  // The interval at which the socket of a waiting request is checked again.
   static constexpr int64_t kLookNs = 10'000'000;
 
-  // `refusals` outlives it.
+  // `refusals` outlives the budget.
   MemoryBudget(size_t most, Refusals& refusals) : most_(most), refusals_(refusals) {}
 
   size_t most() const { return most_; }
   bool tight() const { return MemoryUse() >= most_ / 5 * 4; }
-  // Whether a new request is taken. Errors: RESOURCE_EXHAUSTED, which is counted.
+  // Admits a new request. Errors: RESOURCE_EXHAUSTED, which is counted.
   Status Admit() { return MemoryUse() < most_ / 20 * 19 ? OkStatus() : Refused(); }
-  // Whether one of which a part was read is read further. Errors: as Admit().
+  // Admits the rest of a partly read request. Errors: as Admit().
   Status Continue() { return MemoryUse() < most_ ? OkStatus() : Refused(); }
 
-  // Whether a client that sends a large request waits now; it asks again after kLookNs, and waits for a
-  // second at most. `since_ns` is the client's own: when it began to wait, 0 as long as memory is not short.
+  // Whether a client that sends a large request must wait now, for at most a second in all. Ask again after
+  // kLookNs. The client keeps `since_ns`: the time when it began to wait, or 0 while memory is not short.
   bool HoldsBack(int64_t& since_ns);
-  // How many have waited.
+  // The number of clients that have waited.
   uint64_t waited() const { return waited_.load(std::memory_order_relaxed); }
 
  private:

@@ -39,7 +39,7 @@ TEST(MemoryBudget, HoldsBackOnceUntilMemoryIsNoLongerShort) {
   EXPECT_TRUE(budget.HoldsBack(since_ns));
   EXPECT_TRUE(budget.HoldsBack(since_ns));
   EXPECT_EQ(budget.waited(), 1u);
-  since_ns -= 2'000'000'000;  // it has waited long enough
+  since_ns -= 2'000'000'000;  // the maximum wait is over
   EXPECT_FALSE(budget.HoldsBack(since_ns));
   EXPECT_FALSE(budget.HoldsBack(since_ns));
   charge.Set(0);

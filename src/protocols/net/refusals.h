@@ -1,4 +1,4 @@
-// Refusals: how often each limit has bitten, for metrics, and a line in the log when one begins to.
+// Refusals: counts for metrics how often each limit was exceeded, and logs a line when that begins.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace braid {
 
-// What refuses clients.
+// The limits on clients.
 enum class Limit : unsigned char {
   kConnections,
   kConnectionsPerAddress,
@@ -26,19 +26,19 @@ enum class Limit : unsigned char {
   kGrpcMetadata,
   kGrpcStreams,
   kGrpcResets,
-  kHttp2,  // what the protocol forbids, or floods
+  kHttp2,  // protocol violations and floods
 };
 inline constexpr size_t kLimitCount = 13;
 
-// The name of the option that sets it; "http2" for kHttp2, which has none.
+// Returns the name of the option that sets the limit; "http2" for kHttp2, which no option sets.
 std::string_view LimitName(Limit limit);
 
 class Refusals {
  public:
-  // `log` may be null, and is not used once the server's ports are closed.
+  // `log` may be null. It is not used once the server's ports are closed.
   explicit Refusals(Logger* log) : log_(log) {}
 
-  // Any thread. `what` is for the log.
+  // Counts a refusal. `what` describes it in the log. Any thread.
   void Count(Limit limit, std::string_view what);
   uint64_t count(Limit limit) const {
     return limits_[static_cast<size_t>(limit)].count.load(std::memory_order_relaxed);

@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-// What OpenSSL has to say of its last error, which is forgotten.
+// Returns the text of OpenSSL's last error and clears it.
 std::string LastError() {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
@@ -29,7 +29,7 @@ Status FileError(const char* what, const std::string& file) {
   return InvalidArgumentError("cannot use the " + std::string(what) + " '" + file + "': " + LastError());
 }
 
-// ---- Sockets as OpenSSL uses them; its own would raise SIGPIPE ----
+// ---- A BIO for sockets; OpenSSL's own would raise SIGPIPE ----
 
 int Descriptor(BIO* socket) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(socket))); }
 
@@ -54,7 +54,7 @@ int WriteSocket(BIO* socket, const char* from, int size) {
 
 long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
-// Null when there is no memory. The descriptor stays the caller's.
+// Returns null without memory. The descriptor stays the caller's.
 BIO* MakeSocket(int fd) {
   static BIO_METHOD* const kMethod = [] {
     BIO_METHOD* const method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "client socket");
@@ -70,7 +70,7 @@ BIO* MakeSocket(int fd) {
   return socket;
 }
 
-// ---- Whom a certificate names ----
+// ---- The identity in a certificate ----
 
 std::string Usable(std::string_view text) {
   return IsUtf8(text) && text.find('\0') == std::string_view::npos ? std::string(text) : "";
@@ -107,7 +107,8 @@ std::string Identity(const ssl_st* ssl) {
 
 // ---- Settings of a context ----
 
-// Chooses `protocol` (a std::string), which outlives the handshake, among those that a client offers.
+// Selects `protocol` among those that a client offers. It points to a std::string, which outlives the
+// handshake.
 int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                    unsigned int in_size, void* protocol) {
   for (unsigned int at = 0; at < in_size; at += in[at] + 1U) {
@@ -120,7 +121,7 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_size, con
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-// OpenSSL would ask for it at the terminal.
+// Without this, OpenSSL would ask for the password at the terminal.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 }  // namespace
@@ -133,7 +134,7 @@ ssize_t TlsStream::Done(int result) {
   if (!handshake_done_ && SSL_is_init_finished(ssl_) == 1) {
     handshake_done_ = true;
     identity_ = Identity(ssl_);
-    ERR_clear_error();  // of a certificate that cannot be read; SSL_get_error() would take it for its own
+    ERR_clear_error();  // from an unreadable certificate; SSL_get_error() would report it
   }
   if (result > 0) return result;
   const int error = SSL_get_error(ssl_, result);
@@ -207,13 +208,12 @@ Result<TlsSource::Context> TlsSource::Read() const {
   SSL_CTX* const context = made.get();
   if (context == nullptr) return ResourceExhaustedError("cannot set up TLS: " + LastError());
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  // A write that the socket does not take whole is tried again with what is left, which may lie elsewhere by
-  // then.
+  // A partial write is repeated with the remaining bytes, which may have moved by then.
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_options(context,
                       SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // A record's head and its body in one system call.
+  // Reads a record's header and body in one system call.
   SSL_CTX_set_read_ahead(context, 1);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_default_passwd_cb(context, NoPassword);
@@ -229,7 +229,8 @@ Result<TlsSource::Context> TlsSource::Read() const {
       return FileError("root certificate", options_.root_file);
     }
     SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(options_.root_file.c_str()));
-    // A resumed session is not verified again, so a certificate would be good for as long as its client comes back.
+    // A resumed session is not verified again. With tickets, a client could use an expired certificate for
+    // ever.
     SSL_CTX_set_num_tickets(context, 0);
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (options_.mutual ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),

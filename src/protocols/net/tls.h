@@ -1,4 +1,4 @@
-// TLS over sockets that do not block, by OpenSSL.
+// TLS over non-blocking sockets, by OpenSSL.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto source, TlsSource::Create({.certificate_file = ..., .key_file = ...}, "h2"));
 //   BRAID_ASSIGN_OR_RETURN(auto stream, source->Accept(fd));
@@ -21,20 +21,21 @@ struct ssl_st;
 
 namespace braid {
 
-// How a port speaks TLS. Files are PEM.
+// The TLS settings of a port. Files are PEM.
 struct TlsOptions {
   bool use = false;
   bool mutual = false;           // clients must show a certificate
-  std::string certificate_file;  // with the chain behind it
+  std::string certificate_file;  // followed by its chain
   std::string key_file;
-  // Who signs the certificates of clients, which are asked for one. One that is shown must be signed by these;
-  // without `mutual` a client may have none. Empty: clients are not asked.
+  // The authorities that sign clients' certificates. With a file, clients are asked for a certificate, and
+  // one that is shown must be signed by these authorities. Without `mutual` a client need not show one.
+  // Empty: clients are not asked.
   std::string root_file;
 };
 
 class TlsSource;
 
-// One client's side of it. One thread reads, another may write meanwhile.
+// The server's side of one TLS connection. One thread may read while another writes.
 class TlsStream {
  public:
   TlsStream(std::shared_ptr<const TlsSource> source, ssl_st* ssl) : source_(std::move(source)), ssl_(ssl) {}
@@ -42,29 +43,31 @@ class TlsStream {
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // As recv() and send(): how many bytes of one record, 0 at the end, or -1 with errno; EAGAIN when the socket
-  // has to be readable, or writable, first. The handshake is part of the first reads and writes. Any other
-  // error is the end of the connection (EPROTO). After a write that was EAGAIN, the next one offers the same
-  // bytes again, which may lie elsewhere, and no fewer: they are encrypted already.
+  // Like recv() and send(). Return the number of bytes of one record, 0 at the end, or -1 with errno. EAGAIN:
+  // the socket must become readable or writable first. Any other error ends the connection (EPROTO). The
+  // first reads and writes do the handshake.
+  // After a write that returned EAGAIN, the next one offers the same bytes again, and at least as many,
+  // because they are encrypted already. They may lie elsewhere.
   ssize_t Read(std::span<char> to);
   ssize_t Write(std::string_view bytes);
 
-  // Tells the client that nothing follows. False when the socket has to be writable first, for another try.
+  // Tells the client that no more data follows. Returns false if the socket must become writable first; then
+  // call it again.
   bool End();
 
-  // Bytes were read from the socket that Read() has not given away, so that no wait for input tells of them.
+  // Whether bytes were read from the socket that Read() has not returned. No event reports them.
   bool has_pending() const;
-  // The last read was EAGAIN because something of TLS's own has to be written first.
+  // Whether the last read returned EAGAIN because TLS must write first.
   bool read_needs_write() const;
   bool handshake_done() const;
-  // Whom the client's certificate names: see ClientSocket. Set with the first read that brings bytes, and
+  // The identity in the client's certificate: see ClientSocket. Set by the first read that returns bytes, and
   // constant from then on.
   std::string_view certificate_identity() const { return identity_; }
 
  private:
   ssize_t Done(int result) BRAID_REQUIRES(mutex_);
 
-  const std::shared_ptr<const TlsSource> source_;  // shared: a handshake looks into it
+  const std::shared_ptr<const TlsSource> source_;  // shared because a handshake uses it
   mutable Mutex mutex_;
   ssl_st* const ssl_;  // guarded by mutex_
   bool read_needs_write_ BRAID_GUARDED_BY(mutex_) = false;
@@ -72,18 +75,18 @@ class TlsStream {
   std::string identity_;
 };
 
-// A server's key and certificates, which can change while it runs. Any thread.
+// A server's key and certificates, which can be reloaded while it runs. Any thread.
 class TlsSource : public std::enable_shared_from_this<TlsSource> {
  public:
-  // `protocol`: what is spoken over it, as ALPN names it; a client that offers others alone is refused.
-  // Errors: INVALID_ARGUMENT for files that cannot be read, or are not what they should be.
+  // `protocol`: the ALPN name of the protocol over TLS. A client that offers only other protocols is refused.
+  // Errors: INVALID_ARGUMENT for files that cannot be read or have invalid contents.
   static Result<std::shared_ptr<TlsSource>> Create(const TlsOptions& options, std::string protocol);
 
-  // For a socket that a client has connected to; it stays the caller's. Errors: RESOURCE_EXHAUSTED.
+  // Starts TLS on an accepted socket, which stays the caller's. Errors: RESOURCE_EXHAUSTED.
   Result<std::unique_ptr<TlsStream>> Accept(int fd) const;
 
-  // Reads the files again, for connections that are accepted from now on. Errors: those of Create(); what was
-  // read before is then still used.
+  // Reads the files again, for future connections. Errors: those of Create(); then the previous certificates
+  // stay in use.
   Status Reload();
 
  private:

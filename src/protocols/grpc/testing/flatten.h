@@ -1,4 +1,4 @@
-// What a client gets of an encoded message, in one piece.
+// Flatten(): an encoded message as a client receives it, in one piece.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,5 +1,5 @@
-// A bare HTTP/1.1 client for tests: it sends bytes as they are told and reads responses one by one. With TLS, or
-// without.
+// TestClient: a minimal HTTP/1.1 client for tests, with or without TLS. It sends bytes verbatim and reads
+// responses one by one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ class TestClient {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     BRAID_CHECK(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-    // A test that waits for what never comes must fail, not hang.
+    // Without a timeout a missing response would hang the test instead of failing it.
     timeval patience{30, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const int on = 1;
@@ -50,7 +50,7 @@ class TestClient {
     if (encrypt) encryption_ = encrypt(fd_.get());
   }
 
-  // False when the server has hung up.
+  // Returns false if the server has closed the connection.
   bool Send(std::string_view bytes) {
     if (encryption_) return encryption_->Send(bytes);
     while (!bytes.empty()) {
@@ -60,7 +60,7 @@ class TestClient {
     }
     return true;
   }
-  // With Content-Length; `headers` are whole lines, each with its line end.
+  // Adds Content-Length. `headers` are whole lines with line ends.
   bool SendRequest(std::string_view method, std::string_view target, std::string_view body = "",
                    std::string_view headers = "") {
     std::string text;
@@ -69,7 +69,7 @@ class TestClient {
     text += body;
     return Send(text);
   }
-  // Nothing when the server hangs up before a whole response. A chunked body is put together.
+  // Returns nullopt if the server closes before a whole response. Joins a chunked body.
   std::optional<TestResponse> Read() {
     auto response = ReadHead();
     if (!response) return std::nullopt;
@@ -86,7 +86,7 @@ class TestClient {
     buffer_.erase(0, length);
     return response;
   }
-  // Status and headers alone.
+  // Reads only status and headers.
   std::optional<TestResponse> ReadHead() {
     size_t end = 0;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
@@ -106,7 +106,8 @@ class TestClient {
     }
     return response;
   }
-  // The next chunk of a body; empty at its end. Nothing when the server hangs up, or what comes is no chunk.
+  // Returns the next chunk of a body, empty at its end. Returns nullopt if the server closes or the bytes are
+  // not a chunk.
   std::optional<std::string> ReadChunk() {
     size_t line = 0;
     while ((line = buffer_.find("\r\n")) == std::string::npos) {
@@ -119,7 +120,7 @@ class TestClient {
     buffer_.erase(0, line + 2 + size + 2);
     return chunk;
   }
-  // All that comes until the server ends its side.
+  // Returns all bytes until the server ends its side.
   std::string ReadToEnd() {
     while (Fill()) {
     }
@@ -130,7 +131,7 @@ class TestClient {
     if (!SendRequest(method, target, body, headers)) return std::nullopt;
     return Read();
   }
-  // Whether the server has ended its side: blocks until it does, or until more bytes come.
+  // Whether the server has ended its side. Blocks until it does, or until more bytes arrive.
   bool AtEnd() { return buffer_.empty() && !Fill(); }
   void HalfClose() {
     if (encryption_) encryption_->End();
@@ -156,7 +157,7 @@ class TestClient {
   }
 
   UniqueFd fd_;
-  std::unique_ptr<TestEncryption> encryption_;  // null: none
+  std::unique_ptr<TestEncryption> encryption_;  // null: no TLS
   std::string buffer_;
 };
 

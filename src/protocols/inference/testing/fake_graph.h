@@ -1,4 +1,4 @@
-// A graph for tests of the protocols: it takes streams, and sends what it is told to.
+// FakeGraph: a graph for tests of the protocols. It takes streams, and sends responses on demand.
 //
 //   auto graph = std::make_shared<FakeGraph>("graph");
 //   catalog.Publish(graph);
@@ -8,8 +8,8 @@
 //   stream->Send(FakeGraph::Text("hello"), "id-1");
 //   stream->End(OkStatus());
 //
-// By default each message is answered with its inputs, one response for each, and the conversation ends when
-// its inputs are closed or it is cancelled; Hold() leaves all that to the test.
+// By default it echoes the inputs of each message, one response for each. The conversation ends when its
+// inputs are closed or it is cancelled. After Hold(), the test does all that.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ namespace braid {
 
 class FakeGraph final : public Servable {
  public:
-  // What a message said.
+  // The contents of a message.
   struct Message {
     std::string id;
     Parameters parameters;
@@ -78,13 +78,13 @@ class FakeGraph final : public Servable {
       std::lock_guard one(sink_mutex_);
       if (wants && sink_ != nullptr) sink_->OnWantsInput();
     }
-    // Messages are refused with this from now on.
+    // From now on refuses messages with this status.
     void SetFault(Status fault) {
       std::lock_guard lock(mutex_);
       fault_ = std::move(fault);
     }
 
-    // Each blocks until it is so, and says after a minute that it is not.
+    // These block until the condition holds, and return false after a minute.
     bool WaitForMessages(size_t count) {
       return Wait([&] { return messages_.size() >= count; });
     }
@@ -162,7 +162,7 @@ class FakeGraph final : public Servable {
     }
 
     FakeGraph& graph_;
-    // Calls to the sink come one at a time, and may come from within calls to this.
+    // Calls to the sink come one at a time, and may come from within calls to this object.
     std::recursive_mutex sink_mutex_;
     std::unique_ptr<ServableHandle> handle_;  // guarded by sink_mutex_
     StreamSink* sink_;                        // guarded by sink_mutex_
@@ -202,21 +202,21 @@ class FakeGraph final : public Servable {
 
   explicit FakeGraph(std::string name) : Servable(Info(std::move(name))) {}
 
-  // Conversations from now on are the test's.
+  // From now on the test answers conversations.
   void Hold() {
     std::lock_guard lock(mutex_);
     hold_ = true;
   }
-  // OpenStream() fails with this from now on.
+  // From now on OpenStream() fails with this status.
   void RefuseStreams(Status status) {
     std::lock_guard lock(mutex_);
     refusal_ = std::move(status);
   }
-  // What answers requests; by default their inputs do.
+  // Answers requests instead of an echo of their inputs.
   void set_responder(std::function<void(std::unique_ptr<InferenceRequest>)> responder) {
     responder_ = std::move(responder);
   }
-  // Null after a minute without one.
+  // Returns null after a minute.
   std::shared_ptr<Stream> WaitForStream(size_t index) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::minutes(1), [&] { return streams_.size() > index; })) {

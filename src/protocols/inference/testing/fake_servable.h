@@ -1,5 +1,5 @@
-// A servable for tests of the protocols: answers every request with its own inputs, at once or when the test
-// says so.
+// FakeServable: a servable for tests of the protocols. It echoes the inputs of every request, at once or on
+// demand.
 //
 //   Catalog catalog;
 //   auto model = std::make_shared<FakeServable>(FakeServable::EchoInfo("echo"));
@@ -28,14 +28,14 @@ namespace braid {
 
 class FakeServable final : public Servable {
  public:
-  // What answers a request; by default Answer() with its inputs.
+  // Answers a request; by default Answer(), which echoes its inputs.
   using Responder = std::function<void(std::unique_ptr<InferenceRequest>)>;
 
   explicit FakeServable(ServableInfo info) : Servable(std::move(info)) {}
-  // A test that holds requests answers all of them before the servable goes.
+  // A test that holds requests must answer them before the servable is destroyed.
   ~FakeServable() override { ReleaseAll(); }
 
-  // One input INPUT0 of any length and the output OUTPUT0 of the same type.
+  // One input INPUT0 of any length, and the output OUTPUT0 of the same type.
   static ServableInfo EchoInfo(std::string name, DataType type = DataType::kFp32, int64_t version = 1) {
     ServableInfo info;
     info.name = std::move(name);
@@ -46,17 +46,16 @@ class FakeServable final : public Servable {
     return info;
   }
 
-  // Replaces the answer. REQUIRES: no request is running.
+  // Replaces the response. REQUIRES: no request is running.
   void set_responder(Responder responder) { responder_ = std::move(responder); }
-  // Skips CheckRequest(), so that a test sees what the protocol made of a request.
+  // Whether to call CheckRequest(). Without it a test sees the protocol's request unchanged.
   void set_check(bool check) { check_ = check; }
-  // What readiness() says.
   void set_readiness(Readiness readiness) {
     std::lock_guard lock(mutex_);
     readiness_ = std::move(readiness);
   }
 
-  // Requests are kept from now on until they are released.
+  // From now on requests are held until they are released.
   void Hold() {
     std::lock_guard lock(mutex_);
     holding_ = true;
@@ -70,12 +69,12 @@ class FakeServable final : public Servable {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return held_.size() >= count; });
   }
-  // Blocks until at least `count` of the requests held were cancelled by their client.
+  // Blocks until at least `count` held requests were cancelled by their client.
   void WaitForCancelled(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return cancelled_ >= count; });
   }
-  // The oldest held request, or the one at `index`. REQUIRES: index < held().
+  // Returns the oldest held request, or the one at `index`. REQUIRES: index < held().
   std::unique_ptr<InferenceRequest> Take(size_t index = 0) {
     std::unique_ptr<InferenceRequest> request;
     {
@@ -89,7 +88,7 @@ class FakeServable final : public Servable {
   }
   // Answers the request at `index`.
   void Release(size_t index = 0) { Respond(Take(index)); }
-  // Answers all, in the order in which they came, and holds no more.
+  // Answers all requests in order, and holds no more.
   void ReleaseAll() {
     while (true) {
       {
@@ -103,7 +102,7 @@ class FakeServable final : public Servable {
     }
   }
 
-  // The inputs as outputs: INPUTx becomes OUTPUTx, other names stay.
+  // Returns the inputs as outputs: INPUTx becomes OUTPUTx, other names stay.
   static InferenceResponse Echo(const InferenceRequest& request, const ServableInfo& info) {
     InferenceResponse response;
     response.model_name = info.name;

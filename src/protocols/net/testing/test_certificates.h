@@ -47,7 +47,7 @@ class TestAuthority {
     BRAID_CHECK(X509_sign(certificate_.get(), key_.get(), EVP_sha256()) > 0);
   }
 
-  // Its own certificate in PEM.
+  // The authority's own certificate in PEM.
   std::string certificate() const { return Pem(*certificate_); }
 
   TestCertificate Sign(const TestSubject& subject) const {
@@ -99,7 +99,7 @@ class TestAuthority {
     return made;
   }
 
-  // Named by the certificate of this authority, which may be `to` itself.
+  // Adds an extension signed by this authority. `to` may be its own certificate.
   void AddExtension(int kind, const char* value, X509& to) const {
     X509V3_CTX context;
     X509V3_set_ctx(&context, certificate_.get(), &to, nullptr, nullptr, 0);
@@ -133,8 +133,12 @@ inline void WriteTestFile(const std::filesystem::path& file, std::string_view te
   std::ofstream(file, std::ios::trunc) << text;
 }
 
-// Writes NAME.pem and NAME.key of: server (localhost and 127.0.0.1), client (URI spiffe://test/client), plain
-// (common name "plain client" alone), stranger (signed by another root); and root.pem.
+// Writes NAME.pem and NAME.key for these names, and root.pem:
+//
+//   server    localhost and 127.0.0.1
+//   client    URI spiffe://test/client
+//   plain     common name "plain client" only
+//   stranger  signed by another root
 inline void WriteTestCertificates(const std::filesystem::path& folder) {
   const TestAuthority authority("test root");
   const TestAuthority other("other root");
@@ -151,7 +155,7 @@ inline void WriteTestCertificates(const std::filesystem::path& folder) {
   write("stranger", other.Sign({.common_name = "stranger", .uris = {"spiffe://other/stranger"}}));
 }
 
-// Those files, in a folder that ends with this object.
+// These files in a temporary folder, which is removed with this object.
 class TestCertificates {
  public:
   TestCertificates() {
@@ -165,7 +169,8 @@ class TestCertificates {
   TestCertificates& operator=(const TestCertificates&) = delete;
 
   std::string File(const std::string& name) const { return folder_ / name; }
-  // Of the certificate "server". `root`: the file of who signs clients' certificates; empty: none.
+  // Options with the certificate "server". `root`: name of the file with the authority of clients'
+  // certificates; empty: none.
   TlsOptions Server(const std::string& root = "", bool mutual = false) const {
     return {true, mutual, File("server.pem"), File("server.key"), root.empty() ? "" : File(root)};
   }

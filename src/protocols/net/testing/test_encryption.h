@@ -1,4 +1,4 @@
-// What a test's client puts between itself and its socket, which blocks.
+// An interface for the encryption of a test client's blocking socket.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +13,15 @@ namespace braid {
 class TestEncryption {
  public:
   virtual ~TestEncryption() = default;
-  // False when the server has hung up.
+  // Returns false if the server has closed the connection.
   virtual bool Send(std::string_view bytes) = 0;
-  // Bytes; 0 when the server has said that its side ends; -1 when it was cut off.
+  // Returns the number of bytes, 0 if the server has ended its side, or -1 if the connection broke.
   virtual ssize_t Receive(std::span<char> to) = 0;
-  // Says that this side ends.
+  // Ends this side.
   virtual void End() = 0;
 };
 
-// Makes one for a connected socket, which stays the caller's.
+// Makes the encryption of a connected socket, which stays the caller's.
 using MakeTestEncryption = std::function<std::unique_ptr<TestEncryption>(int fd)>;
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// The client's side of TLS for tests, over a socket that blocks. One thread may receive while another sends.
+// A TLS client for tests, over a blocking socket. One thread may receive while another sends.
 #pragma once
 
 #include <openssl/err.h>
@@ -18,10 +18,10 @@ namespace braid {
 class TlsClient final : public TestEncryption {
  public:
   struct Options {
-    std::string root_file;              // that must have signed the server's certificate
+    std::string root_file;              // that signed the server's certificate
     std::string certificate_file = "";  // empty: none
     std::string key_file = "";
-    std::string protocol = "";  // that ALPN offers; empty: no ALPN
+    std::string protocol = "";  // to offer by ALPN; empty: no ALPN
     SSL_SESSION* session = nullptr;
     int version = 0;  // TLS1_2_VERSION or TLS1_3_VERSION; 0: the newest
   };
@@ -47,7 +47,7 @@ class TlsClient final : public TestEncryption {
     SSL_set_connect_state(ssl_.get());
   }
 
-  // The others do it too.
+  // Optional: Send() and Receive() shake hands too.
   bool Handshake() {
     return Do([this] { return SSL_do_handshake(ssl_.get()); }, true) == 1;
   }
@@ -55,7 +55,7 @@ class TlsClient final : public TestEncryption {
     const int size = static_cast<int>(bytes.size());
     return size == 0 || Do([&] { return SSL_write(ssl_.get(), bytes.data(), size); }, true) == size;
   }
-  // Of one record.
+  // Returns bytes of one record.
   ssize_t Receive(std::span<char> to) override {
     return Do([&] { return SSL_read(ssl_.get(), to.data(), static_cast<int>(to.size())); }, false);
   }
@@ -70,7 +70,7 @@ class TlsClient final : public TestEncryption {
   SSL* ssl() { return ssl_.get(); }
 
  private:
-  // `writes`: there is something to send. Otherwise there is during the handshake alone.
+  // `writes`: `work` has output to flush. Other calls have output during the handshake only.
   template <class Work>
   int Do(Work work, bool writes) {
     while (true) {
@@ -94,7 +94,7 @@ class TlsClient final : public TestEncryption {
       BIO_write(SSL_get_rbio(ssl_.get()), bytes, static_cast<int>(got));
     }
   }
-  // Sends what OpenSSL has written.
+  // Sends OpenSSL's pending output.
   bool Flush() {
     const std::lock_guard order(flush_mutex_);
     while (true) {
@@ -115,7 +115,7 @@ class TlsClient final : public TestEncryption {
 
   const int fd_;
   std::mutex mutex_;        // guards ssl_
-  std::mutex flush_mutex_;  // held while sending, which blocks; taken before the other
+  std::mutex flush_mutex_;  // held while sending, which blocks; taken before mutex_
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl_{nullptr, &SSL_free};
 };
