@@ -1,7 +1,8 @@
 // OpenApiDocument: the REST API of a port as an OpenAPI 3.0 document, built from the routing tables.
 //
 //   const OpenApiPart metrics{OpenApiMetricsPart(), MetricsRoute::Routes()};
-//   auto description = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
+//   auto description = OpenApiDocument(
+//       {.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
 //
 // A part (parts.h) describes each route; only the tables define which routes and paths exist. A route without
 // a description, or a description without a route, is an error.
