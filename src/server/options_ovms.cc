@@ -12,7 +12,7 @@ namespace {
 
 using namespace option_lines;
 
-// ---- options with a form of their own ----
+// ---- options with a special format ----
 
 // A name as a template argument.
 template <size_t kSize>

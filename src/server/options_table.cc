@@ -43,7 +43,7 @@ constexpr Choices<RateLimitMode> kRateLimitModes = {
 
 constexpr Choices<GpuFallback> kGpuFallbacks = {{{"none", GpuFallback::kNone}, {"cpu", GpuFallback::kCpu}}};
 
-// ---- options with a form of their own ----
+// ---- options with a special format ----
 
 Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   BackendSetting setting;

@@ -31,7 +31,7 @@ struct OpenApiOptions {
   std::string version;      // the API group of the document's own route
   Api document_api;         // the groups of this port; other routes are omitted
   ApiSet served;            // whether senders use tokens
-  bool has_tokens = false;  // whether senders show tokens
+  bool has_tokens = false;  // whether senders use tokens
 };
 
 struct PortRoute {

@@ -154,7 +154,7 @@ TEST_F(GraphStreamTest, SendsEachOutputAsItComes) {
   EXPECT_FALSE(answer.outputs(0).has_contents());
   EXPECT_THAT(answer.raw_output_contents(), ElementsAre("12345"));
 
-  // Any number of them, and large ones.
+  // Any number of responses, including large ones.
   const std::string large(3 << 20, 'x');
   conversation->Send(FakeGraph::Text(large));
   conversation->Send(FakeGraph::Text(""));

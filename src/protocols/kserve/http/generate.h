@@ -35,7 +35,7 @@ class GenerateCall final : public HttpInference {
  private:
   Status Read(std::string_view front, size_t rest, std::vector<std::span<std::byte>>& destinations,
               simdjson::dom::parser& parser, InferenceRequest& request) override;
-  // Responses are written at once, whatever their size.
+  // Responses of any size are written at once.
   bool IsSlow(const InferenceResponse&) const override { return false; }
   Result<HttpResponse> Write(InferenceResponse response) override;
 
