@@ -29,7 +29,7 @@ ManageHow ManageHowOf(const ServerOptions& options) {
   return options.folders.control_mode == ControlMode::kExplicit ? ManageHow::kLoad : ManageHow::kNone;
 }
 
-// Empty where no fleet is shown.
+// Returns an empty function if no fleet is configured.
 std::function<Result<std::string>(const std::string& shown)> FleetJson(const ServerOptions& options) {
   if (options.fleet_view == nullptr || options.fleet_endpoints.empty()) return {};
   return [&options](const std::string& shown) {

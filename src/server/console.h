@@ -1,7 +1,7 @@
-// Console: the console of one server, wired: what it shows, and its routes.
+// Console: the console of one server with its data sources and routes.
 //
 //   Console console({...});             // before its port listens
-//   console.SetAddresses(addresses);    // once all ports do
+//   console.SetAddresses(addresses);    // once all ports listen
 #pragma once
 
 #include <cstddef>
@@ -25,35 +25,36 @@ namespace braid {
 
 class Console {
  public:
-  // Of a request at the port of metrics, where the page tries models: less than clients of models may send.
+  // Limit on a request at the metrics port, where the page tries models. Lower than the limit for models'
+  // clients.
   static constexpr size_t kMostInputBytes = size_t{8} << 20;
 
-  // What of the server it shows, and needs. All of it outlives the console.
+  // The parts of the server that the console shows or uses. All outlive it.
   struct Dependencies {
     const ServerOptions& options;
     const ProtocolContext& context;
     const ClientLimits& limits;
     Observability& seen;
     Timers& timers;
-    // Count connections, from any thread.
+    // Return the numbers of connections. Any thread.
     std::function<size_t()> http_connections;
     std::function<size_t()> grpc_connections;
   };
-  // Looks at the counters from now on, on the timers' thread.
+  // Starts to sample the counters on the timers' thread.
   explicit Console(Dependencies dependencies);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   ConsoleRoutes& routes() { return routes_; }
-  // Where the ports are, for the page to tell.
+  // Sets the addresses of the ports, for the page to show.
   void SetAddresses(const ServerAddresses& addresses);
-  // Nothing where the program was built without the page.
+  // Returns nullopt if the program was built without the page.
   std::optional<ConsolePort> Port(const ServerAddresses& addresses) const;
-  // "http://127.0.0.1:8002/console/"; empty where the program was built without the page.
+  // Returns "http://127.0.0.1:8002/console/"; empty if the program was built without the page.
   std::string Url(const ServerAddresses& addresses) const;
 
-  // What is served at the port of metrics for the sake of the console: what the page asks for.
+  // Returns the API groups that the page needs at the metrics port.
   static ApiSet Apis();
 
  private:

@@ -7,7 +7,7 @@
 namespace braid {
 namespace {
 
-// Empty when it is not set.
+// Returns "" if the variable is not set.
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;

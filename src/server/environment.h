@@ -1,4 +1,4 @@
-// What the environment of the process says, read once.
+// Environment: the variables of the process environment, read once.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct Environment {
   bool graph_queues = true;                  // unless OVMS_GRAPH_QUEUE_OFF=1
 };
 
-// Before any thread is started.
+// Reads the environment. REQUIRES: no thread has been started.
 Environment ReadEnvironment();
 
 }  // namespace braid

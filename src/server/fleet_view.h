@@ -1,5 +1,5 @@
-// What the console shows of several servers. The program around the server asks them (fleet/): the server's own code has no client
-// of servers.
+// FleetView: the console's access to several servers. The surrounding program queries them (fleet/), because
+// the server's own code has no client for servers.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ namespace braid {
 
 struct FleetQuestion {
   const std::string& where;  // --fleet-endpoints
-  // What the viewer has shown, so that each server says what it would say to the viewer; empty: nothing.
+  // The viewer's Authorization header, so that each server applies the viewer's rights; empty: none.
   const std::string& authorization;
-  bool tls = false;            // as this server
-  const std::string& ca_file;  // by which certificates are known; empty: the system's
+  bool tls = false;            // like this server
+  const std::string& ca_file;  // for verifying certificates; empty: the system's
 };
 
 struct FleetView {
-  // Whether the text names servers. Errors: INVALID_ARGUMENT.
+  // Checks that the text names servers. Errors: INVALID_ARGUMENT.
   Status (*check)(std::string_view where);
-  // What `braid fleet status` says, as JSON. Blocks for a few seconds.
+  // Returns the output of `braid fleet status` as JSON. Blocks for a few seconds.
   Result<std::string> (*look)(const FleetQuestion& question);
 };
 

@@ -12,10 +12,10 @@
 namespace braid {
 namespace {
 
-// Of a port that has room when clients of models have taken all of theirs.
+// Reserved connections of a port that must not depend on models' clients.
 constexpr size_t kReservedConnections = 256;
 
-// Where the first of the listed addresses is reached; the others go to the log.
+// Returns the first of the listed addresses with the port; logs the others.
 std::string Endpoint(const std::string& addresses, int port, Logger& log) {
   const std::vector<std::string> listed = ListedAddresses(addresses);
   for (size_t i = 1; i < listed.size(); ++i) {
@@ -48,7 +48,7 @@ Fronts::Fronts(const ServerOptions& options, Logger& log, Loading& loading, Obse
 Status Fronts::Listen() {
   ShareMemory();
   BRAID_RETURN_IF_ERROR(MakeAccess());
-  // They are read again when they change.
+  // Certificates are reloaded when their files change.
   BRAID_ASSIGN_OR_RETURN(http_tls_, ReadCertificates(options_.http_tls, "http/1.1"));
   BRAID_ASSIGN_OR_RETURN(grpc_tls_, ReadCertificates(options_.grpc_tls, "h2"));
   addresses_.https = http_tls_ != nullptr;
@@ -77,7 +77,7 @@ Status Fronts::Listen() {
   return OkStatus();
 }
 
-// With clients of this machine.
+// Configures shared memory with clients on this machine.
 void Fronts::ShareMemory() {
   ClientSharedMemory& memory = *context_.client_memory;
   const GpuDevices& gpus = loading_.gpus();
@@ -96,7 +96,7 @@ void Fronts::ShareMemory() {
   memory.set_max_bytes(options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
 }
 
-// Who may do what, and at which port.
+// Sets the rights at each port.
 Status Fronts::MakeAccess() {
   if (!options_.access_files.tokens.empty() || !options_.access_files.policy.empty()) {
     FileStamps before({options_.access_files.tokens, options_.access_files.policy});
@@ -132,7 +132,7 @@ Status Fronts::MakeAccess() {
   http.ServeOnly(clients);
   grpc.ServeOnly(clients);
   metrics_access_.ServeOnly(metrics);
-  // A client may show the secret of one port at the other.
+  // A client may send one port's secret to the other.
   std::vector<std::string> secrets = http.SecretHeaders();
   std::ranges::copy(grpc.SecretHeaders(), std::back_inserter(secrets));
   context_.http_access = std::move(http);
@@ -144,7 +144,7 @@ Status Fronts::MakeAccess() {
   return OkStatus();
 }
 
-// Null where TLS is not used.
+// Returns null without TLS.
 Result<std::shared_ptr<TlsSource>> Fronts::ReadCertificates(const TlsOptions& options, std::string protocol) {
   if (!options.use) return std::shared_ptr<TlsSource>();
   FileStamps before({options.certificate_file, options.key_file, options.root_file});
@@ -188,14 +188,14 @@ Status Fronts::DescribeOvmsMetrics() {
   return Describe(http_, {.tensorflow_serving = true, .metrics = true});
 }
 
-// Of the protocols the first that knows a path answers.
+// The first protocol that knows a path answers it.
 Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, MetricsRoute& metrics,
                         const RestProtocols& rest, bool console, std::string& endpoint) {
   BRAID_RETURN_IF_ERROR(Describe(port, rest));
   HttpServer::Options http = options;
   std::vector<HttpProtocol*> protocols = {&metrics, &port.openapi};
   if (console) {
-    // The page tries models, too: a request of it counts against the memory for clients as any.
+    // The page also tries models. The memory limit for its requests is as large as that of models' clients.
     http.limits = ReservedLimits(limits_->budget.most());
     http.large_threads = 1;
     protocols.push_back(&console_->routes());
@@ -213,7 +213,7 @@ Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, Metr
   return OkStatus();
 }
 
-// What a listener has of its own, so that it has room when clients of models have taken all of theirs.
+// Returns options with reserved resources, so that the port works when models' clients have exhausted theirs.
 HttpServer::Options Fronts::Reserved(const std::string& address, int port, std::string thread_name) const {
   HttpServer::Options http = options_.http;
   http.address = address;
@@ -227,7 +227,7 @@ HttpServer::Options Fronts::Reserved(const std::string& address, int port, std::
   return http;
 }
 
-// Metrics, health and perhaps the console: on a thread that nothing else uses.
+// Opens the port for metrics, health and perhaps the console, on its own thread.
 Status Fronts::OpenMetrics() {
   const std::string& address =
       options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;

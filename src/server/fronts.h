@@ -1,4 +1,4 @@
-// Fronts: the ports of a server. A port has its addresses and their transport, the protocols that it speaks, and what it lets its clients do.
+// Fronts: the ports of a server. Each has its addresses, transport, protocols and access policy.
 //
 //   Fronts fronts(options, log, loading, seen, limits, control);
 //   BRAID_RETURN_IF_ERROR(fronts.Listen());
@@ -40,17 +40,17 @@ namespace braid {
 
 class Fronts {
  public:
-  // All of it outlives the ports; `loading` is prepared.
+  // REQUIRES: `loading` is prepared. All arguments outlive the ports.
   Fronts(const ServerOptions& options, Logger& log, Loading& loading, Observability& seen,
          std::shared_ptr<ClientLimits> limits, ServerControl& control);
 
-  // Opens the ports; each model is served from the moment it is loaded. Errors: a port in use, a file that cannot be used.
+  // Opens the ports; each model is served as soon as it is loaded. Errors: a port in use, an unusable file.
   Status Listen();
-  // From here on the port for HTTP has the metrics of OpenVINO Model Server.
+  // Adds OpenVINO Model Server's metrics to the description of the HTTP port.
   Status DescribeOvmsMetrics();
-  // New work is refused from here on.
+  // Refuses new work from now on.
   void Drain();
-  // An answer before the deadline still reaches its client.
+  // Closes the ports. Answers made before the deadline still reach their clients.
   void Shutdown(int64_t deadline_ns);
 
   const ServerAddresses& addresses() const { return addresses_; }
@@ -60,9 +60,9 @@ class Fronts {
   struct HttpPort {
     AccessPolicy& access;
     OpenApiRoute openapi = {};
-    std::unique_ptr<TfsRoutes> tfs = nullptr;  // null where it does not speak that
+    std::unique_ptr<TfsRoutes> tfs = nullptr;  // null if the port does not serve it
     std::unique_ptr<KserveHttp> kserve = nullptr;
-    std::unique_ptr<HttpServer> server = nullptr;  // null: there is no such port
+    std::unique_ptr<HttpServer> server = nullptr;  // null: no such port
   };
 
   void ShareMemory();
@@ -84,13 +84,13 @@ class Fronts {
   const std::shared_ptr<ClientLimits> limits_;  // shared with the ports
   ServerControl& control_;
   ProtocolContext context_;
-  std::unique_ptr<AccessControl> access_control_;  // null where neither tokens nor a policy are given
+  std::unique_ptr<AccessControl> access_control_;  // null without tokens and policy
   AccessPolicy metrics_access_{AccessPolicy::Wire::kHttp};
   AccessPolicy admin_access_{AccessPolicy::Wire::kHttp};
-  std::shared_ptr<TlsSource> http_tls_;  // of all ports but that for gRPC, shared with them; null: none
+  std::shared_ptr<TlsSource> http_tls_;  // shared with all ports except gRPC's; null: no TLS
   std::shared_ptr<TlsSource> grpc_tls_;
   FileWatcher file_watcher_;
-  std::unique_ptr<Console> console_;  // null without one
+  std::unique_ptr<Console> console_;  // null: no console
   HttpPort http_{context_.http_access};
   HttpPort metrics_{metrics_access_};
   HttpPort admin_{admin_access_};

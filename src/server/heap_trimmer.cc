@@ -14,7 +14,7 @@ namespace {
 constexpr auto kInterval = std::chrono::seconds(2);
 constexpr int kLooks = 3;
 
-// Memory of this process that is neither a file's nor shared.
+// Returns the private anonymous memory of this process.
 size_t OwnBytes() {
   std::ifstream file("/proc/self/statm");
   size_t size = 0;
@@ -43,8 +43,8 @@ void HeapTrimmer::Run() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     if (stop_.WaitFor(mutex_, kInterval)) continue;
-    // The allocator's own count holds its locks for milliseconds, so it is asked only when there can be an
-    // excess at all.
+    // mallinfo2() holds the allocator's locks for milliseconds, so it is called only if an excess is
+    // possible.
     const bool excess = OwnBytes() > keep_bytes_ && mallinfo2().fordblks > keep_bytes_;
     excess_seen = excess ? excess_seen + 1 : 0;
     if (excess_seen < kLooks) continue;

@@ -1,7 +1,7 @@
-// HeapTrimmer: gives free memory of the heap back to the system once a burst is over.
+// HeapTrimmer: returns the heap's free memory to the system after a burst.
 //
-// The allocator is told to keep large buffers (see main.cc), because touching fresh pages costs many times a
-// copy. Without this, what one burst of large requests took would stay for ever.
+// The allocator keeps large buffers (see keep_memory.h), because touching fresh pages costs many times a
+// copy. Without this class, the memory of one burst of large requests would stay allocated.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace braid {
 
 class HeapTrimmer {
  public:
-  // Looks every two seconds; what was free each time for six seconds, and is more than `keep_bytes`, goes
-  // back.
+  // Starts a thread that checks every two seconds. It trims free memory down to `keep_bytes` if more was free
+  // at three checks in a row.
   explicit HeapTrimmer(size_t keep_bytes);
   ~HeapTrimmer();
 

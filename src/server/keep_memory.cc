@@ -11,8 +11,8 @@ void KeepMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
-  // What is free at the end of an arena goes back with nobody but the main one (see HeapTrimmer), and threads
-  // that come and go with models would each leave one as large as their greatest burst.
+  // Free memory at an arena's end is returned only for the main arena (see HeapTrimmer). Threads start and
+  // end with models, and each could leave an arena as large as its greatest burst.
   mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
 }
 

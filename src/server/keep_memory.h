@@ -1,10 +1,10 @@
-// How the heap of a process that serves is set up.
+// Heap settings of a serving process.
 #pragma once
 
 namespace braid {
 
-// Large buffers stay with the process instead of going back to the system after each request: touching fresh pages costs
-// many times the copy itself. Called once, at the start.
+// Keeps large buffers in the process instead of returning them to the system after each request. Touching
+// fresh pages costs many times the copy itself. Called once, at the start.
 void KeepMemory();
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// What the statistics of a model keep beside counters: by the server's options and by the model's own
+// Selects the histograms and quantiles of a model's statistics, from the server's options and the model's
 // configuration.
 #pragma once
 
@@ -14,10 +14,11 @@
 
 namespace braid {
 
-// Warns of metric families that no model can set. Errors: INVALID_ARGUMENT for a model_metrics that cannot be.
+// Warns of metric families that cannot be set per model. Errors: INVALID_ARGUMENT for an invalid
+// model_metrics.
 Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerOptions& options, Logger& log);
 
-// "0.5:0.05,0.99:0.001": quantiles with their errors, each between 0 and 1. Errors: INVALID_ARGUMENT.
+// Parses "0.5:0.05,0.99:0.001": quantiles with their errors, each between 0 and 1. Errors: INVALID_ARGUMENT.
 Result<std::vector<std::pair<double, double>>> ParseQuantiles(std::string_view text);
 
 }  // namespace braid

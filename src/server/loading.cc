@@ -26,7 +26,7 @@
 namespace braid {
 namespace {
 
-// More segments than a quarter of the descriptors would leave too few for clients.
+// Bounds segments to a quarter of the descriptors, so that clients have enough.
 void BoundSegments(SegmentBudget::Limits& limits) {
   if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0)
     limits.segments = std::min<size_t>(limits.segments, std::max<size_t>(files.rlim_cur / 4, 1));
@@ -69,7 +69,7 @@ Status Loading::Prepare() {
 }
 
 Status Loading::Stop(int64_t deadline_ns) {
-  // What was stopped by force at the deadline is saved then.
+  // The save comes after the deadline, so that it includes models stopped by force.
   const int64_t save_deadline = deadline_ns + Drains::kStopGraceNs / 2;
   if (sequence_vault_) sequence_vault_->BeginShutdown(save_deadline);
   Status stopped = manager_->Shutdown(deadline_ns);
@@ -100,7 +100,7 @@ Makers::Steps Loading::MakerSteps() {
           }};
 }
 
-// What workers share; made with the first. Any thread.
+// Returns the support shared by all workers; creates it at the first call. Any thread.
 Result<std::shared_ptr<WorkerSupport>> Loading::Support() {
   MutexLock lock(support_mutex_);
   if (support_ == nullptr) {
@@ -166,7 +166,7 @@ Result<std::shared_ptr<const CustomNodeLibrary>> Loading::OpenLibrary(const Ovms
                              CustomNodeThreads::kMostThreads);
 }
 
-// --model-load-gpu-limit. Any thread.
+// Checks --model-load-gpu-limit. Any thread.
 Status Loading::CheckLoad(const std::string& model, int gpu) {
   const auto limit = options_.model_load_gpu_limit.find(gpu);
   if (limit == options_.model_load_gpu_limit.end()) return OkStatus();
@@ -195,8 +195,8 @@ Result<IsolatedCalculators> Loading::OpenCalculators(const std::string& path) {
                              }};
 }
 
-// The Python that models and nodes of graphs run in. Started with the first that needs it, so that a server
-// without any needs no interpreter. Any thread.
+// Returns the backend for Python models and graph nodes. Created at the first use, so that other servers need
+// no interpreter. Any thread.
 Result<PythonBackend*> Loading::Python() {
   MutexLock lock(python_mutex_);
   if (python_) return python_.get();

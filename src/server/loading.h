@@ -1,5 +1,5 @@
-// Loading: the part of a server that has the models: backends and their processes, schedulers, stores of
-// sequences, and the manager of the served versions.
+// Loading: the part of a server that owns the models: backends with their processes, schedulers, sequence
+// stores, and the manager of the served versions.
 #pragma once
 
 #include <cstdint>
@@ -41,24 +41,26 @@ namespace braid {
 
 class Loading {
  public:
-  // The references outlive every loaded model. `limits` counts the refusals of models.
+  // The references outlive every loaded model. `limits` counts the models' refusals.
   Loading(const ServerOptions& options, Logger& log, ClientLimits& limits, Observability& seen);
 
-  // Makes what loads, and loads nothing yet. Errors: an option that names what cannot be used.
+  // Creates the backends and the manager, without loading models. Errors: an unusable value of an option.
   Status Prepare();
-  // Retires every served version; Drains::kStopGraceNs behind the deadline by force. Errors: user code or a store has not ended in time.
+  // Retires every served version, by force Drains::kStopGraceNs after the deadline. Errors: user code or a
+  // store did not end in time.
   Status Stop(int64_t deadline_ns);
 
   Catalog& catalog() { return catalog_; }
   const Catalog& catalog() const { return catalog_; }
   Timers& timers() { return timers_; }
-  Manager& manager() { return *manager_; }  // REQUIRES: it is prepared
+  Manager& manager() { return *manager_; }  // REQUIRES: Prepare() succeeded
   const GpuDevices& gpus() const { return gpus_; }
   Nvml& nvml() { return nvml_; }
 
-  // The metrics that the command line asks for, else those of the config.json; nothing when they are off.
+  // Returns the metrics selected on the command line, otherwise those of the config.json; nullopt if
+  // disabled.
   std::optional<OvmsMetricsConfig> OvmsMetricsWanted() const;
-  // The workers that belong to no model. Any thread.
+  // Returns the workers that belong to no model. Any thread.
   std::vector<InstanceReport> OwnWorkers() const;
 
  private:
@@ -84,8 +86,8 @@ class Loading {
   const GpuDevices gpus_ = FindGpus(options_.min_supported_compute_capability);
   Nvml nvml_;
   InputLimit input_limit_;
-  std::unique_ptr<StateStore> state_store_;  // null where replicas share no sequences
-  // The start options choose the dialect of its errors: with model repositories it is Triton's.
+  std::unique_ptr<StateStore> state_store_;  // null if replicas do not share sequences
+  // The start options select the dialect of its errors: Triton's with model repositories.
   Catalog catalog_;
   TimerService timers_;
   const std::unique_ptr<ThreadWatch::Watched> timers_watched_;
@@ -98,18 +100,18 @@ class Loading {
   Mutex support_mutex_;
   std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
   NativeWorkers native_workers_{NativeWorkerOptions()};
-  std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in here
+  std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in-process
   ImageDecoder images_{ImageOptions()};
-  // Null without one.
+  // Null: no cache.
   const std::unique_ptr<ResponseCache> cache_ =
       options_.response_cache_bytes > 0 ? std::make_unique<ResponseCache>(options_.response_cache_bytes)
                                         : nullptr;
   SequenceCleaner sequence_cleaner_{catalog_, timers_,
                                     options_.sequence_cleaner_poll_wait_seconds* kSecondNs};
-  std::unique_ptr<RateLimiter> limiter_;                               // null when the rate is not limited
+  std::unique_ptr<RateLimiter> limiter_;                               // null: no rate limit
   std::vector<std::shared_ptr<NativeFunction>> isolated_calculators_;  // shared with the registry
   Makers makers_{options_, {catalog_, timers_, call_graph_, &images_, cache_.get()}, MakerSteps()};
-  std::unique_ptr<SequenceVault> sequence_vault_;  // null where sequences are not kept
+  std::unique_ptr<SequenceVault> sequence_vault_;  // null if sequences are not kept
   std::unique_ptr<OpenVinoIsolation> openvino_;
   Mutex python_mutex_;
   std::unique_ptr<PythonBackend> python_ BRAID_GUARDED_BY(python_mutex_);

@@ -1,5 +1,5 @@
-// Makers: what makes servables of the entries of model folders and of a config.json. The server serves what it makes; `braid check` throws it
-// away.
+// Makers: the factory of servables from entries of model folders and of a config.json. The server serves
+// them; `braid check` discards them.
 #pragma once
 
 #include <functional>
@@ -23,31 +23,33 @@ namespace braid {
 
 class Makers {
  public:
-  // As many of users' calculators may block at once.
+  // Limit on users' calculators that block at the same time.
   static constexpr size_t kMostCalculators = 64;
 
-  // What depends on whether it is served. Called by several threads at once.
+  // The steps that differ between serving and checking. Called by several threads at once.
   struct Steps {
     decltype(FolderMakers::make_model) make_model;
     decltype(ConfigMakers::load_model) load_model;
     decltype(ConfigMakers::open_library) open_library;
     // Starts the Python nodes of a graph and waits until they are initialized.
     decltype(GraphDeps::start_python) start_nodes;
-    // Runs on each new ensemble, pipeline and graph before it is served.
+    // Runs for each new ensemble, pipeline and graph before it is served.
     std::function<Status(Servable& servable)> configure;
   };
-  // `options`, what `deps` refers to, and what the steps refer to outlive the makers, and these what they make.
+  // `options` and the objects behind `deps` and `steps` outlive the makers. The makers outlive their
+  // servables.
   Makers(const ServerOptions& options, const DagDeps& deps, Steps steps)
       : options_(options), deps_(deps), steps_(std::move(steps)) {}
 
-  // Opens the libraries of calculators, for graphs. Before the first is made. Errors: a library that cannot be used.
+  // Opens the libraries of calculators, for graphs. Called before the first graph is made. Errors: an
+  // unusable library.
   Status OpenCalculators(const OpenIsolatedCalculators& open);
   const graph::CalculatorRegistry& calculators() const { return *calculators_; }
 
   FolderMakers ForFolders(std::vector<Backend*> backends);
   ConfigMakers ForConfig();
 
-  // As MakeEnsemble() and MakePipeline() have `field` and `faults`.
+  // `field` and `faults` are as for MakeEnsemble() and MakePipeline().
   Result<std::shared_ptr<Servable>> Ensemble(ServableInfo info, const WhyMissing& why_missing,
                                              std::string* field = nullptr);
   Result<std::shared_ptr<Servable>> Pipeline(const OvmsPipelineConfig& config,

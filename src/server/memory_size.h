@@ -1,4 +1,4 @@
-// How much memory there is for this process.
+// The memory available to this process.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace braid {
 
-// That of the machine, or of its control group if that is less. `group_folder` is where the system shows
-// control groups.
+// Returns the memory of the machine, or of its control group if that is less. `group_folder` is the mount
+// point of control groups.
 uint64_t MemorySize(const std::string& group_folder = "/sys/fs/cgroup");
 
 }  // namespace braid

@@ -25,12 +25,12 @@
 namespace braid {
 namespace {
 
-// The descriptor that a word names; nothing when that is none which is open.
+// Returns the descriptor with this number; invalid if it is not an open descriptor.
 UniqueFd Descriptor(std::string_view word) {
   int number = -1;
   const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (fault != std::errc() || end != word.data() + word.size() || number <= STDERR_FILENO) return {};
-  // What the libraries start does not get it.
+  // Child processes of the libraries do not inherit it.
   if (fcntl(number, F_SETFD, FD_CLOEXEC) != 0) return {};
   return UniqueFd(number);
 }
@@ -64,7 +64,7 @@ int RunNativeWorkerCommand(int argc, const char* const* argv) {
   KeepMemory();
   const int code = RunNativeWorker(std::move(end), &OpenLibrary);
   std::fflush(nullptr);
-  // Threads of libraries run on, and find what they use until the process is gone.
+  // Threads of libraries keep running and need their data until the process exits.
   _exit(code);
 }
 

@@ -1,4 +1,4 @@
-// Observability: what of a server can be seen from outside: counters, metrics, traces, the last lines of its log.
+// Observability: a server's monitoring, with counters, metrics, traces, and the last lines of its log.
 #pragma once
 
 #include <functional>
@@ -36,22 +36,22 @@ struct Observability {
     const Catalog& catalog;
     const ClientLimits& limits;
     const ClientGpus& client_gpus;
-    const AccessControl* access;  // null: users have no names
+    const AccessControl* access;  // null: there are no users
     const std::vector<GpuDevice>& gpus;
     Nvml& nvml;
-    std::function<std::vector<InstanceReport>()> own_workers;  // those of no model
+    std::function<std::vector<InstanceReport>()> own_workers;  // workers without a model
   };
 
-  // Errors: files or collectors of traces that cannot be used.
+  // Opens the outputs of traces. Errors: unusable files or collectors.
   Status OpenTraces();
-  // From then on `metrics` answers.
+  // Enables `metrics`.
   void Collect(const Sources& sources);
-  // From then on `ovms_metrics` answers. Errors: a name in `list` that is none.
+  // Enables `ovms_metrics`. Errors: an unknown name in `list`.
   Status CollectOvms(const Catalog& catalog, const std::vector<std::string>& list);
 
   const ServerOptions& options;
   Logger& log;
-  const RecentLog* const recent_log;  // null: none is kept
+  const RecentLog* const recent_log;  // null: no lines are kept
   const ProtobufLogRoute protobuf_log{log};
   ThreadWatch thread_watch{log};
   ProcessMemory process_memory;
@@ -60,7 +60,7 @@ struct Observability {
   std::unique_ptr<TraceManager> tracer;
   std::vector<MetricsCollector> collectors;
   MetricsRoute metrics;
-  MetricsRoute ovms_metrics;  // as OpenVINO Model Server has them, at the port for HTTP
+  MetricsRoute ovms_metrics;  // OpenVINO Model Server's, at the HTTP port
 };
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// How a line of the option table takes a text into its field and shows the field as text, by the kind of the
-// value; shared by the files that hold lines.
+// Accessors for the lines of the option table: they parse a text into a field, and format the field as text,
+// by kind of value. Shared by the files with such lines.
 #pragma once
 
 #include <algorithm>
@@ -48,13 +48,13 @@ Result<T> ToNumber(std::string_view text, T low, T high) {
   return number;
 }
 
-// How a kind of value goes into a field and comes out: the `set` and `show` of a line of the table.
+// The `set` and `show` functions of a line of the table, for one kind of value.
 struct Access {
   Status (*set)(ServerOptions&, std::string_view);
   std::string (*show)(const ServerOptions&);
 };
 
-// A field of the options of a part: the members on the way to it, from ServerOptions on.
+// A field of a part's options: the path of members from ServerOptions.
 template <auto... kMembers>
 struct FieldOfPart {
   template <class Options>
@@ -63,7 +63,7 @@ struct FieldOfPart {
   }
 };
 
-// The field that a line names: a member of ServerOptions, or a FieldOfPart.
+// Returns the field of a line: a member of ServerOptions, or a FieldOfPart.
 template <auto kField, class Options>
 constexpr auto& Get(Options& options) {
   if constexpr (std::is_member_object_pointer_v<decltype(kField)>) {
@@ -82,7 +82,7 @@ constexpr Access Bool() {
           [](const ServerOptions& options) { return std::string(Get<kField>(options) ? "true" : "false"); }};
 }
 
-// A boolean option whose field says the opposite.
+// A boolean option whose field has the opposite meaning.
 template <auto kField>
 constexpr Access Not() {
   return {[](ServerOptions& options, std::string_view text) {
@@ -127,7 +127,7 @@ constexpr Access Text() {
           [](const ServerOptions& options) { return Get<kField>(options); }};
 }
 
-// One more element for each time that the option is given.
+// Adds one element each time the option is given.
 template <auto kField>
 constexpr Access List() {
   return {
@@ -138,7 +138,7 @@ constexpr Access List() {
       [](const ServerOptions& options) { return fmt::format("{}", fmt::join(Get<kField>(options), ",")); }};
 }
 
-// The same of "NAME=SECRET", shown as "NAME=...".
+// Like List(), for "NAME=SECRET", shown as "NAME=...".
 template <auto kField>
 constexpr Access Secrets() {
   return {List<kField>().set, [](const ServerOptions& options) {
@@ -151,7 +151,7 @@ constexpr Access Secrets() {
 
 template <class T>
 using Choices =
-    std::array<std::pair<std::string_view, T>, 4>;  // as many as the longest has; the rest is unnamed
+    std::array<std::pair<std::string_view, T>, 4>;  // size of the longest list; unused ones have no name
 
 template <auto kField, const auto& kChoices>
 constexpr Access OneOf() {
@@ -175,7 +175,7 @@ constexpr Access OneOf() {
           }};
 }
 
-// Of options without a field, whose texts are still checked.
+// For options without a field, whose texts are still checked.
 inline Status CheckBool(ServerOptions&, std::string_view text) { return ToBool(text).status(); }
 inline Status CheckInt(ServerOptions&, std::string_view text) {
   return ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())
@@ -192,7 +192,7 @@ using F = FolderOptions;
 using A = AccessControl::Files;
 using C = ConfigOptions;
 using W = PythonBackend::Options;
-// The length of a message has 32 bits.
+// A message length has 32 bits.
 inline constexpr int64_t kMostGrpcMessageBytes = 4294967295;
 using SegmentLimits = SegmentBudget::Limits;
 using Bounds = ModelBounds;
@@ -230,7 +230,7 @@ using Check = Status (*)(ServerOptions&, std::string_view);
 
 constexpr OptionSpec Ignored(std::string_view name, std::string_view value, Group group, Check check,
                              std::string_view fixed_default, std::string_view help, std::string_view reason) {
-  // Without a field, giving one of them twice does no harm.
+  // Without a field, a repeated option does no harm.
   return {name, value, group, OptionSupport::kIgnored, true, help, reason, "", fixed_default, check, nullptr};
 }
 constexpr OptionSpec Refused(std::string_view name, std::string_view value, Group group, Check check,

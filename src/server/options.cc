@@ -24,10 +24,9 @@ bool LooksBoolean(std::string_view text) {
          text == "FALSE" || text == "True" || text == "False";
 }
 
-// Rewrites the known long options so that each has exactly one value as an argument of its own:
-// `--flag=value` in two parts, and a boolean without a value with "true". A boolean takes the next argument
-// only when that is a boolean, so
-// `--exit-on-error models/` keeps its folder. The rest is left to CLI11.
+// Normalises the known long options to exactly one value in a separate argument: splits `--flag=value`, and
+// adds "true" to a boolean without a value. A boolean takes the next argument only if that is a boolean, so
+// `--exit-on-error models/` keeps its folder. CLI11 does the rest.
 std::vector<std::string> Normalised(int argc, const char* const* argv) {
   std::vector<std::string> words;
   for (int i = 2; i < argc; ++i) {
@@ -64,7 +63,7 @@ bool IsInert(const OptionSpec& spec, std::string_view text) {
   return false;
 }
 
-// Takes one given option into `line`.
+// Adds one given option to `line`.
 Status Take(const OptionSpec& spec, std::string_view text, CommandLine& line) {
   if (Status set = spec.set(line.options, text); !set.ok()) {
     return set.message().starts_with("Error: ") ? set : set.WithPrefix(fmt::format("--{}: ", spec.name));
@@ -81,7 +80,7 @@ Status Take(const OptionSpec& spec, std::string_view text, CommandLine& line) {
   return OkStatus();
 }
 
-// Settings of backends that are accepted for the sake of existing start scripts.
+// Notes backend settings that are accepted only for existing start scripts.
 void NoteBackendSettings(CommandLine& line) {
   static constexpr std::string_view kPool[] = {"shm-default-byte-size", "shm-growth-byte-size",
                                                "shm-region-prefix-name", "shm_message_queue_size",
@@ -104,7 +103,7 @@ void NoteBackendSettings(CommandLine& line) {
   }
 }
 
-// `protocol`: what the options begin with.
+// `protocol`: the prefix of the options.
 Status CheckTls(const TlsOptions& tls, std::string_view protocol) {
   if (tls.use && (tls.certificate_file.empty() || tls.key_file.empty())) {
     return InvalidArgumentError(
@@ -147,7 +146,7 @@ Status CheckSequenceStore(const ServerOptions& options) {
   return OkStatus();
 }
 
-// What no single option can be blamed for.
+// Checks combinations of options.
 Status CheckTogether(const ServerOptions& options) {
   if (options.folders.model_repositories.empty() && !options.serves_config()) {
     return InvalidArgumentError(
@@ -200,7 +199,7 @@ Status CheckTogether(const ServerOptions& options) {
   if (!options.fleet_ca_file.empty() && (options.fleet_endpoints.empty() || !options.http_tls.use)) {
     return InvalidArgumentError("--fleet-ca-file needs --fleet-endpoints and --http-use-ssl");
   }
-  // Triton takes those of gRPC without --grpc-use-ssl, so they stay without effect.
+  // Triton accepts gRPC's options without --grpc-use-ssl, so they have no effect.
   if (const TlsOptions& http = options.http_tls; !http.use) {
     if (!http.certificate_file.empty() || !http.key_file.empty() || !http.root_file.empty()) {
       return InvalidArgumentError(
@@ -222,7 +221,7 @@ CommandLine FailToServe(std::string_view error) {
   const std::string message = WithoutCredentials(error);
   CommandLine line;
   line.exit_code = 1;
-  // The contract's own "Error: " texts stand at the start of their line.
+  // The contract's own "Error: " texts begin at the start of their line.
   line.err =
       fmt::format("{}{}\n{}", message.starts_with("Error: ") ? "" : "braid serve: ", message, ServeUsage());
   return line;
@@ -248,7 +247,7 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
   }
 
   std::vector<std::string> words = Normalised(argc, argv);
-  std::ranges::reverse(words);  // CLI11 takes them last first
+  std::ranges::reverse(words);  // CLI11 takes the last one first
   try {
     app.parse(std::move(words));
   } catch (const CLI::ArgumentMismatch&) {
@@ -270,7 +269,7 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
         return FailToServe(fmt::format("--{} of OpenVINO Model Server is not supported: {}", name, why));
       }
       std::string_view near = NearestOption(name);
-      // What stands behind '=' may be a secret.
+      // The text after '=' may be a secret.
       return FailToServe(fmt::format("unknown option '{}'{}", word.substr(0, word.find('=')),
                                      near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
     }

@@ -1,13 +1,13 @@
-// What the operator chose: every setting of `braid serve`, its value, and where the value comes from.
+// ServerOptions: every setting of `braid serve`, with its value and the origin of the value.
 //
 //   braid::CommandLine line = braid::ParseServe(argc, argv);
 //   if (line.exit_code) { print line.out and line.err; return *line.exit_code; }
-//   Serve(line.options);   // after the log is made: for (auto& note : line.notes) BRAID_LOG_INFO(log, "{}",
-//   note);
+//   for (auto& note : line.notes) BRAID_LOG_INFO(log, "{}", note);   // after the log is made
+//   Serve(line.options);
 //
-// The options are Triton's with their names, forms and defaults, and a few of Braid's own. One table
-// (options_table.cc) drives the parsing, the help, --print-config and the table of docs/configuration.md.
-// Parsing is a pure function of the arguments: it reads no file and no environment.
+// The options are Triton's, with their names, forms and defaults, and some of Braid's own. One table
+// (options_table.cc) drives parsing, help, --print-config and the table of docs/configuration.md. Parsing is
+// a pure function of the arguments: it reads no file and no environment.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@
 
 namespace braid {
 
-// Whether instances run only with the resources that their groups ask for.
+// Whether the resources of instance groups limit the executions.
 enum class RateLimitMode : unsigned char { kOff, kExecutionCount };
 
-// Where instances of KIND_GPU run without a GPU: nowhere, or on the CPU.
+// The device of KIND_GPU instances without a GPU: none, or the CPU.
 enum class GpuFallback : unsigned char { kNone, kCpu };
 
-// Where the console is served.
+// The port that serves the console.
 enum class ConsolePlace : unsigned char { kNone, kMetricsPort, kAdminPort };
 
 enum class OptionOrigin : unsigned char {
@@ -51,19 +51,19 @@ enum class OptionOrigin : unsigned char {
   kImplied,  // by another option: --http-address by --host
 };
 
-// One value of --backend-config that means something to Braid.
+// One value of --backend-config that Braid uses.
 struct BackendSetting {
   std::string backend;  // empty: for all backends
   std::string key;
   std::string value;
 };
 
-// Where replicas share sequences; the fields are options that begin with --sequence_state_store.
+// The store where replicas share sequences; the fields are options that begin with --sequence_state_store.
 struct SequenceStoreOptions {
-  std::string url;            // empty: nowhere. See ParseRedisUrl()
-  std::string password_file;  // empty: the store asks for none
-  std::string ca_file;        // of TLS; empty: the system's
-  std::string cert_file;      // of this client; empty: none
+  std::string url;            // empty: no store. See ParseRedisUrl()
+  std::string password_file;  // empty: no password
+  std::string ca_file;        // for TLS; empty: the system's
+  std::string cert_file;      // this client's; empty: none
   std::string key_file;
   StoreMode mode = StoreMode::kDurable;
   StoreAway unavailable = StoreAway::kRefuse;
@@ -73,18 +73,17 @@ struct SequenceStoreOptions {
   int64_t timeout_ms = 1000;
 };
 
-// Plain data, complete and valid after parsing. The comments name the option of a field where its name does
-// not.
+// Plain data, complete and valid after parsing. Comments name a field's option where the names differ.
 struct ServerOptions {
-  // Models The repositories are --model-repository, --model-store and the arguments that are no options; may
-  // be none.
+  // Models. The repositories are --model-repository, --model-store and the positional arguments; there may be
+  // none.
   FolderOptions folders;
   int64_t model_load_thread_count = 4;
   bool exit_on_error = true;
   int64_t exit_timeout_secs = 30;
   int64_t exit_notice_secs = 0;
   int64_t outage_wait_ms = 5000;
-  std::string sequence_state_path;  // empty: sequences end with the server, and at a reload
+  std::string sequence_state_path;  // empty: sequences end with the server and at a reload
   int64_t sequence_state_interval_seconds = 60;
   SequenceStoreOptions sequence_store;
   int64_t sequence_drain_seconds = 0;
@@ -93,16 +92,16 @@ struct ServerOptions {
   std::string id = "triton";
 
   // Python
-  // No interpreter: chosen by ResolvePython(). No bytes of segments: as much as the machine has memory.
+  // An empty interpreter is chosen by ResolvePython(). A segment limit of 0 bytes means the machine's memory.
   PythonBackend::Options workers = {
       .worker_segments = {8192, 0, "--worker-shm-max-segments", "--worker-shm-max-bytes"}};
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
 
-  // OpenVINO Model Server's way to name models
+  // OpenVINO Model Server's options that name models
   ConfigOptions config;
-  // Settings of the one model that the command line names, by option; empty: none.
+  // Settings of the single model on the command line, by option; empty: none.
   std::map<std::string, std::string> model_settings;
-  // --sequence_cleaner_poll_wait_minutes sets it too; 0: never.
+  // Also set by --sequence_cleaner_poll_wait_minutes; 0: never.
   int64_t sequence_cleaner_poll_wait_seconds = 300;
   std::vector<std::string> calculator_libraries;
   std::string cache_dir;
@@ -117,15 +116,15 @@ struct ServerOptions {
   // HTTP
   bool allow_http = true;
   HttpServer::Options http;  // max_input_bytes with a config.json: DefaultConfigInputSize()
-  TlsOptions http_tls;       // of metrics too; --http-use-ssl, which --http-use-ssl-mutual sets as well
+  TlsOptions http_tls;       // of metrics too; --http-use-ssl, also set by --http-use-ssl-mutual
   std::string http_header_forward_pattern;
   std::vector<std::string> http_restricted_apis;
 
   // gRPC
   bool allow_grpc = true;
   GrpcServer::Options grpc;            // max_input_bytes as over HTTP
-  TlsOptions grpc_tls;                 // --grpc-use-ssl, which --grpc-use-ssl-mutual sets as well
-  std::string grpc_channel_arguments;  // as given; they are in `grpc`
+  TlsOptions grpc_tls;                 // --grpc-use-ssl, also set by --grpc-use-ssl-mutual
+  std::string grpc_channel_arguments;  // as given; `grpc` has the parsed values
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
 
@@ -139,19 +138,19 @@ struct ServerOptions {
 
   // Console
   bool allow_console = true;
-  std::string fleet_endpoints;  // of the replicas that it shows; empty: none. See FleetView::check()
-  std::string fleet_ca_file;    // by which their certificates are known; empty: the system's
+  std::string fleet_endpoints;  // of the replicas in the console; empty: none. See FleetView::check()
+  std::string fleet_ca_file;    // verifies their certificates; empty: the system's
 
   // Devices
   double min_supported_compute_capability = 6.0;
   GpuFallback gpu_fallback = GpuFallback::kNone;
   int64_t gpu_timeout_ms = 10000;
-  // How much of a GPU's memory may be in use when a model is loaded on it, as a part of it.
+  // Limit on the used fraction of a GPU's memory when a model is loaded on it, by GPU.
   std::map<int, double> model_load_gpu_limit;
 
   // Shared memory of clients
   bool allow_client_shm = true;
-  uint64_t client_shm_max_bytes = 0;  // 0: as much as the machine has memory
+  uint64_t client_shm_max_bytes = 0;  // 0: the machine's memory
 
   // Metrics
   bool allow_metrics = true;
@@ -162,7 +161,7 @@ struct ServerOptions {
   int64_t metrics_interval_ms = 2000;
   bool counter_latencies = true;  // --metrics-config counter_latencies=BOOL
   bool summary_latencies = false;
-  // Quantiles and their errors.
+  // Quantiles with their errors.
   std::vector<std::pair<double, double>> summary_quantiles = {
       {0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}};
   bool histogram_latencies = false;
@@ -184,33 +183,34 @@ struct ServerOptions {
   // Tracing: --trace-config and its older forms
   TraceOptions trace;
 
-  // Not of the command line: what main() has read.
+  // Not from the command line: read by main().
   Environment environment;
-  // Of the program; null: the console has none.
+  // The program's access to a fleet; null: the console shows no fleet.
   const FleetView* fleet_view = nullptr;
 
-  // By option name without dashes. Options that are not here have their default.
+  // By option name without dashes. Options without an entry have their default.
   std::map<std::string, OptionOrigin, std::less<>> origins;
 
-  // What --admin-address serves: what changes and shows the server. Not what clients of models send, and
-  // reflection is gRPC's.
+  // Returns whether --admin-address serves the group: operations that change or show the server. Requests of
+  // models' clients are excluded, and reflection exists only in gRPC.
   static bool AdminServes(Api api) {
     return api != Api::kInference && api != Api::kSharedMemory && api != Api::kReflection;
   }
 
-  // At the port for management where there is one, else at that of metrics. Where metrics listen at another address than
-  // HTTP, or there is no HTTP, it is there only when --allow-console is given: what the page needs, inference and
-  // management among it, would be heard where it was not before.
+  // Returns the management port if there is one, otherwise the metrics port. If metrics listen at another
+  // address than HTTP, or without HTTP, the console needs an explicit --allow-console. Otherwise it would
+  // open the page's APIs, such as inference and management, at an address that did not serve them before.
   ConsolePlace console_place() const;
 
-  // Whether every port that is open to clients, or shows what they do, is at a loopback address.
+  // Returns whether every port for clients, or with data about them, has a loopback address.
   bool loopback_only() const;
-  // --allow-client-shm; as loopback_only() where it is not given, since other machines' clients share no memory with this one.
+  // Returns --allow-client-shm; by default loopback_only(), since clients on other machines share no memory
+  // with this one.
   bool takes_client_shm() const {
     return origin("allow-client-shm") == OptionOrigin::kDefault ? loopback_only() : allow_client_shm;
   }
 
-  // Whether there is a config.json, or one model in its place.
+  // Returns whether there is a config.json, or a single model in its place.
   bool serves_config() const { return !config.config_path.empty() || !model_settings.empty(); }
 
   OptionOrigin origin(std::string_view option) const {
@@ -220,20 +220,19 @@ struct ServerOptions {
 };
 
 struct CommandLine {
-  // What to do: serve with `options`, or, when an exit code is set, print `out` and `err` to the two standard
-  // streams and exit.
+  // Without an exit code, serve with `options`. With one, print `out` and `err` to the standard streams and
+  // exit.
   std::optional<int> exit_code;
   std::string out;
   std::string err;
 
   ServerOptions options;
-  // One sentence for each given option that is accepted and means nothing here; the log gets them once at
-  // start.
+  // One sentence for each accepted option without effect; logged once at start.
   std::vector<std::string> notes;
 };
 
-// Reads the command line of `braid serve`, whose argv[1] is "serve". Never fails but through
-// CommandLine::exit_code. `fleet_view` checks --fleet-endpoints, and goes into the options.
+// Parses the command line of `braid serve`, whose argv[1] is "serve". Reports errors only through
+// CommandLine::exit_code. `fleet_view` checks --fleet-endpoints and becomes part of the options.
 CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet_view = nullptr);
 
 }  // namespace braid

@@ -12,9 +12,9 @@ namespace {
 
 using namespace option_lines;
 
-// ---- options with a form of their own ----
+// ---- options with a special format ----
 
-// A name that can be an argument of a template.
+// A name as a template argument.
 template <size_t kSize>
 struct Name {
   constexpr Name(const char (&text)[kSize]) {
@@ -23,8 +23,8 @@ struct Name {
   char value[kSize] = {};
 };
 
-// A setting of the one model that the command line names. Its text is understood together with the others, by
-// ModelConfigFromOptions().
+// A setting of the single model on the command line. ModelConfigFromOptions() parses its text together with
+// the others.
 template <Name kName>
 constexpr Access ModelSetting() {
   return {[](ServerOptions& options, std::string_view text) {
@@ -37,7 +37,7 @@ constexpr Access ModelSetting() {
           }};
 }
 
-// A port of which 0 means that the protocol is off.
+// A port where 0 turns the protocol off.
 template <auto kPort, auto kAllow, Name kOtherName>
 constexpr Access PortOrOff() {
   return {[](ServerOptions& options, std::string_view text) {
@@ -56,7 +56,7 @@ constexpr Access PortOrOff() {
           }};
 }
 
-// An address under its second name.
+// An address with a second name.
 template <auto kAddress, Name kOtherName>
 constexpr Access Address() {
   return {[](ServerOptions& options, std::string_view text) {
@@ -86,7 +86,7 @@ std::string ShowLogLevel(const ServerOptions& options) {
   return options.log_warning ? "WARNING" : "ERROR";
 }
 
-// The arguments of gRPC's channels that have a meaning here, by gRPC's names for them.
+// The gRPC channel arguments that Braid supports, by their names in gRPC.
 struct ChannelArgument {
   std::string_view name;
   Status (*set)(ServerOptions&, std::string_view);
@@ -326,7 +326,7 @@ Status CompleteOvmsOptions(ServerOptions& options) {
             fmt::format("--{} needs --{}", options.model_settings.begin()->first, name));
       }
     }
-    // Their texts are judged here; the paths are made absolute by whoever loads the model.
+    // Only checks the texts; the loader makes the paths absolute.
     BRAID_RETURN_IF_ERROR(ModelConfigFromOptions(options.model_settings, "/").status());
   }
   if (IsGiven(options, kCleanerMinutes) && IsGiven(options, kCleanerSeconds)) {
@@ -356,8 +356,7 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     options.grpc.max_input_bytes = DefaultConfigInputSize();
     options.origins["grpc-max-input-size"] = OptionOrigin::kImplied;
   }
-  // Who names the port of one protocol alone wants that one alone, as long as it is by OpenVINO Model
-  // Server's names.
+  // If only one protocol's port is given, by OpenVINO Model Server's name, only that protocol is enabled.
   if (IsGiven(options, "port") != IsGiven(options, "rest_port")) {
     if (!IsGiven(options, "port") && !IsGiven(options, "grpc-port")) options.allow_grpc = false;
     if (!IsGiven(options, "rest_port") && !IsGiven(options, "http-port")) options.allow_http = false;
@@ -371,7 +370,7 @@ Status CompleteOvmsOptions(ServerOptions& options) {
   if (options.metrics_enable && !options.allow_http) {
     return InvalidArgumentError("Missing rest_port parameter in server CLI: --metrics_enable needs it");
   }
-  // Its metrics are those of the REST port.
+  // In this mode the REST port serves the metrics.
   if (options.folders.model_repositories.empty() && !IsGiven(options, "allow-metrics") &&
       !IsGiven(options, "metrics-port")) {
     options.allow_metrics = false;

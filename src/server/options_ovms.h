@@ -1,5 +1,5 @@
-// The options of OpenVINO Model Server, under their own names: a config.json or one model, and how it is
-// served.
+// The options of OpenVINO Model Server, under their own names: a config.json or a single model, and their
+// settings.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,16 @@ namespace braid {
 
 std::span<const OptionSpec> OvmsOptionTable();
 
-// Why this server lacks an option that OpenVINO Model Server has for its own generative engine, and what to do instead. Empty
-// for other names.
+// Returns why this server lacks an option of OpenVINO Model Server's generative engine, and the alternative.
+// Empty for other names.
 std::string_view WhyNoOvmsOption(std::string_view name);
 
-// The largest body of a request over HTTP where there is a config.json and nothing else was asked for: that
-// of OpenVINO Model Server, 1 GiB, but at most a quarter of the memory there is.
+// Returns the default limit on HTTP request bodies with a config.json: that of OpenVINO Model Server, 1 GiB,
+// but at most a quarter of the available memory.
 uint64_t DefaultConfigInputSize();
 
-// What follows from these options for others: which protocols are on, and that metrics have no port of their
-// own, and the size of requests. Errors: INVALID_ARGUMENT for options that exclude one another, and for
-// settings of the model that make no sense.
+// Sets the options that follow from these: the enabled protocols, no separate port for metrics, and the size
+// of requests. Errors: INVALID_ARGUMENT for conflicting options, and for invalid settings of the model.
 Status CompleteOvmsOptions(ServerOptions& options);
 
 }  // namespace braid

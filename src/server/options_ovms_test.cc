@@ -53,7 +53,7 @@ TEST(OvmsOptions, APortAloneIsTheOnlyProtocol) {
   options = Options({"--config_path=c.json", "--port=9000", "--rest_port=0"});
   EXPECT_TRUE(options.allow_grpc);
   EXPECT_FALSE(options.allow_http);
-  // By the other names of the same ports.
+  // The other names of the same ports.
   options = Options({"--config_path=c.json", "--port=9000", "--http-port=0"});
   EXPECT_TRUE(options.allow_http);
   EXPECT_EQ(options.http.port, 0);

@@ -1,4 +1,4 @@
-// Which interpreter runs models that name no environment of their own.
+// Selects the interpreter of models without their own environment.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace braid {
 
 struct PythonChoice {
-  std::string path;    // as found, symbolic links kept: a virtual environment is known by its own bin/python3
+  std::string path;  // as found, with symbolic links: a virtual environment is recognised by its bin/python3
   std::string origin;  // "--python", "VIRTUAL_ENV" or "PATH"
 };
 
-// --python, else bin/python3 of $VIRTUAL_ENV, else python3 on $PATH. A --python without a slash is looked up
-// on $PATH. The interpreter's version is not looked at here. Fails with NOT_FOUND and a text that says what
-// to do.
+// Returns --python, otherwise bin/python3 of $VIRTUAL_ENV, otherwise python3 on $PATH. A --python without a
+// slash is looked up on $PATH. Does not check the interpreter's version. Errors: NOT_FOUND with a text that
+// says how to fix it.
 Result<PythonChoice> ResolvePython(const ServerOptions& options);
 
 }  // namespace braid

@@ -43,7 +43,7 @@ constexpr Choices<RateLimitMode> kRateLimitModes = {
 
 constexpr Choices<GpuFallback> kGpuFallbacks = {{{"none", GpuFallback::kNone}, {"cpu", GpuFallback::kCpu}}};
 
-// ---- options with a form of their own ----
+// ---- options with a special format ----
 
 Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   BackendSetting setting;
@@ -105,7 +105,7 @@ std::string ShowIsolation(const ServerOptions& options) {
 
 Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find('=') != std::string_view::npos) {
-    // What stands behind '=' may be a secret.
+    // The text after '=' may be a secret.
     return InvalidArgumentError(fmt::format(
         "'{}' is to be the name of a variable alone; its value is that of the server's environment",
         text.substr(0, text.find('='))));
@@ -118,7 +118,7 @@ std::string ShowWorkerVariables(const ServerOptions& options) {
   return fmt::format("{}", fmt::join(options.workers.isolation.variables, " "));
 }
 
-// "PATH", or "PATH=write".
+// Parses "PATH" or "PATH=write".
 Status AddWorkerPath(ServerOptions& options, std::string_view text) {
   constexpr std::string_view kWrite = "=write";
   LandlockPath path{std::string(text), text.ends_with(kWrite)};
@@ -140,7 +140,7 @@ std::string ShowWorkerPaths(const ServerOptions& options) {
 Status SetWorkerUsers(ServerOptions& options, std::string_view text) {
   const size_t dash = std::min(text.find('-'), text.size());
   IsolationOptions& isolation = options.workers.isolation;
-  constexpr uint32_t kMost = 4294967293;  // the last two mean something else to the system
+  constexpr uint32_t kMost = 4294967293;  // the system reserves the last two ids
   BRAID_ASSIGN_OR_RETURN(const uint32_t first, ToNumber<uint32_t>(text.substr(0, dash), 1, kMost));
   BRAID_ASSIGN_OR_RETURN(
       const uint32_t last,
@@ -177,7 +177,7 @@ Status SetIsolate(ServerOptions& options, std::string_view text) {
 
 std::string ShowIsolate(const ServerOptions& options) { return NamesOf(options.isolate); }
 
-// "counter_latencies=true", or with the "{group}," of newer Triton configurations before it.
+// Parses "counter_latencies=true", also with the "{group}," prefix of newer Triton versions.
 Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
   std::string_view setting = text;
   if (const size_t comma = text.find(','); comma < text.find('=')) setting.remove_prefix(comma + 1);
@@ -260,14 +260,14 @@ std::string ShowResourceLimits(const ServerOptions& options) {
 Status SetMaxInputSize(ServerOptions& options, std::string_view text) {
   BRAID_ASSIGN_OR_RETURN(int64_t bytes, ToNumber<int64_t>(text, std::numeric_limits<int64_t>::min(),
                                                           std::numeric_limits<int64_t>::max()));
-  // The only text of the contract that stands alone: printed as it is.
+  // The only text of the contract that is printed without a prefix.
   if (bytes <= 0) return InvalidArgumentError("Error: --http-max-input-size must be greater than 0.");
   options.http.max_input_bytes = static_cast<uint64_t>(bytes);
   return OkStatus();
 }
 
 Status SetMemoryMaxBytes(ServerOptions& options, std::string_view text) {
-  // A thread that reads has a block or two of its own, and there must be room for requests beside them.
+  // A reading thread holds a block or two, and requests need room besides.
   constexpr uint64_t kLeast = uint64_t{16} << 20;
   BRAID_ASSIGN_OR_RETURN(const auto bytes, ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
   if (bytes != 0 && bytes < kLeast) {
@@ -358,7 +358,7 @@ std::string ShowAdminApis(const ServerOptions& options) {
   return text;
 }
 
-// --host: one address for all that listens, but where an option of its own says otherwise.
+// --host: the address for HTTP, gRPC and metrics, except where a port's own option is given.
 Status SetHost(ServerOptions& options, std::string_view text) {
   if (text.empty()) return InvalidArgumentError("the address is empty");
   const std::pair<const char*, std::string*> addresses[] = {{"http-address", &options.http.address},
@@ -385,7 +385,7 @@ Status SetLeastCapability(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
-// "GPU:FRACTION".
+// Parses "GPU:FRACTION".
 Status SetLoadLimit(ServerOptions& options, std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view part = text.substr(colon == std::string_view::npos ? text.size() : colon + 1);
@@ -399,7 +399,7 @@ Status SetLoadLimit(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
-// "GPU:BYTES".
+// Parses "GPU:BYTES".
 Status SetCudaPool(ServerOptions& options, std::string_view text) {
   const size_t colon = text.find(':');
   const auto gpu = ToNumber<int>(text.substr(0, colon), 0, std::numeric_limits<int>::max());

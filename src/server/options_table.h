@@ -1,6 +1,6 @@
-// The one table of `braid serve`'s options: names, meaning, how a text becomes a field and back, and how far
-// Braid goes with it. To add an option: a field in ServerOptions,
-// or in the options of a part that stand there, and a line in options_table.cc.
+// The table of `braid serve`'s options: names, meaning, conversion between texts and fields, and level of
+// support. To add an option, add a field to ServerOptions or to a part's options there, and a line to
+// options_table.cc.
 #pragma once
 
 #include <span>
@@ -27,10 +27,10 @@ enum class OptionGroup : unsigned char {
   kOvms
 };
 
-// How far Braid goes with an option.
+// The level of support for an option.
 enum class OptionSupport : unsigned char {
   kWorks,
-  kIgnored,  // accepted, because what it tunes does not exist here; said in the log
+  kIgnored,  // accepted without effect, because its subject does not exist here; logged
   kRefused,  // Braid does not start, unless the value asks for nothing
 };
 
@@ -41,26 +41,27 @@ struct OptionSpec {
   OptionSupport support;
   bool repeatable;
   std::string_view help;  // one sentence, no full stop
-  // Why it is ignored or refused, and what to use instead; a clause after a colon.
+  // Why it is ignored or refused, and the alternative; a clause after a colon.
   std::string_view reason;
-  // Refused options: the values, parted by '|', that ask for nothing and pass.
+  // Of refused options: the accepted values, separated by '|', which ask for nothing.
   std::string_view inert;
-  // Shown as the default of an option without a field.
+  // The default shown for an option without a field.
   std::string_view fixed_default;
-  // Takes one value into its field, or checks the text of an option without one. The message starts after
-  // "--name: ".
+  // Parses one value into its field, or checks the text of an option without one. The error's text starts
+  // after "--name: ".
   Status (*set)(ServerOptions& options, std::string_view text);
-  // The field as text, elements of a list parted by commas. Null for an option without a field.
+  // Returns the field as text, with elements of a list separated by commas. Null for an option without a
+  // field.
   std::string (*show)(const ServerOptions& options);
 
   bool is_boolean() const { return value.empty(); }
   std::string DefaultText() const;
 };
 
-// All options, in the order of the help. The table lives as long as the program and never changes.
+// Returns all options in the order of the help. The table lives as long as the program and never changes.
 std::span<const OptionSpec> OptionTable();
 
-// Null when there is none of that name (without dashes). Knows the second names (model-store for
+// Returns the option of that name (without dashes), or null. Knows aliases (model-store for
 // model-repository).
 const OptionSpec* FindOption(std::string_view name);
 

@@ -468,7 +468,7 @@ TEST(Options, EveryUnsupportedOptionHasAReasonAndNamesAreUnique) {
   }
 }
 
-// What is shown as a default is taken back as a value.
+// The text shown for a default is accepted as a value.
 TEST(Options, DefaultsSurviveTheWayThroughText) {
   for (const OptionSpec& spec : OptionTable()) {
     std::string text = spec.DefaultText();

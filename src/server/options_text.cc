@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kWidth = 100;
 constexpr size_t kHelpColumn = 34;
 
-// `text` broken between words, each line but the first after `indent` spaces.
+// Returns `text` wrapped between words, with `indent` spaces before each line except the first.
 std::string Wrapped(std::string_view text, size_t indent) {
   std::string lines;
   size_t column = indent;
@@ -74,7 +74,7 @@ std::string_view OriginText(OptionOrigin origin) {
   return "";
 }
 
-// Single insertions, deletions and replacements from `a` to `b`.
+// Returns the number of single insertions, deletions and replacements from `a` to `b`.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -175,7 +175,7 @@ std::string OptionsAsMarkdown() {
 
 std::string_view NearestOption(std::string_view name) {
   std::string_view nearest;
-  size_t least = 4;  // farther ones are no help
+  size_t least = 4;  // more distant names do not help
   if (name.size() > 64) return nearest;
   for (const OptionSpec& spec : OptionTable()) {
     if (size_t distance = EditDistance(name, spec.name); distance < least && distance < name.size()) {

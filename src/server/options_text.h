@@ -1,4 +1,4 @@
-// What the command line prints about itself, written from the option table.
+// The command line's output about itself, written from the option table.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace braid {
 std::string VersionText();  // "braid 0.1.0\n"
 std::string ServeUsage();   // one line
 std::string ServeHelp();    // braid serve --help
-// Each option that works, and each other one that was given: name, value, default, origin.
+// Returns name, value, default and origin of each supported option, and of each other option that was given.
 std::string ConfigText(const ServerOptions& options);
-// The table of docs/configuration.md.
+// Returns the table of docs/configuration.md.
 std::string OptionsAsMarkdown();
 
-// The known option nearest to `name`, for "did you mean"; empty when none is near.
+// Returns the known option nearest to `name`, for "did you mean"; empty if none is near.
 std::string_view NearestOption(std::string_view name);
 
 }  // namespace braid

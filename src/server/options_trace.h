@@ -9,11 +9,11 @@
 
 namespace braid {
 
-// Takes "level=TIMESTAMPS", "triton,file=F", "opentelemetry,url=U" and the like. Errors: INVALID_ARGUMENT.
+// Parses "level=TIMESTAMPS", "triton,file=F", "opentelemetry,url=U" and the like. Errors: INVALID_ARGUMENT.
 Status SetTraceConfig(ServerOptions& options, std::string_view text);
 std::string ShowTraceConfig(const ServerOptions& options);
 
-// The older options, by the setting that each of them is.
+// The older options, as prefixes of the settings that they stand for.
 inline constexpr char kTraceFile[] = "triton,file=";
 inline constexpr char kTraceLevel[] = "level=";
 inline constexpr char kTraceRate[] = "rate=";

@@ -8,7 +8,7 @@
 namespace braid {
 
 std::vector<std::string> ExtensionNames(const ServerOptions& options) {
-  // OpenVINO Model Server names none.
+  // OpenVINO Model Server lists none.
   if (options.folders.model_repositories.empty()) return {};
   return {"classification",
           "sequence",

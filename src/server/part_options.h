@@ -1,4 +1,4 @@
-// From the operator's options to those of each part of the server.
+// Converts the operator's options into those of each part of the server.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace braid {
 
-// Errors: INVALID_ARGUMENT for settings of the one model in a config.json's place.
+// Errors: INVALID_ARGUMENT for settings of the single model that replaces a config.json.
 Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options);
 
-// The folders that errors name paths relative to.
+// Returns the folders to which paths in errors are relative.
 std::vector<std::string> RootsOfErrors(const ServerOptions& options);
 
-// Where Python models are placed.
+// Returns the placement of Python models.
 GpuPlacement PlacementOf(const std::vector<GpuDevice>& gpus, const ServerOptions& options);
 
-// What the server's metadata names as extensions of KServe's protocol.
+// Returns the extensions of KServe's protocol that the server's metadata lists.
 std::vector<std::string> ExtensionNames(const ServerOptions& options);
 
 }  // namespace braid

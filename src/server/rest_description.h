@@ -1,4 +1,4 @@
-// What an HTTP port of the server says of its REST API at /openapi.json and /.
+// Describes the REST API of an HTTP port at /openapi.json and /.
 //
 //   BRAID_RETURN_IF_ERROR(DescribeRest({.tensorflow_serving = true}, access, has_tokens, route));
 #pragma once
@@ -9,14 +9,14 @@
 
 namespace braid {
 
-// The protocols of a port, beside KServe, which every port has.
+// The protocols of a port in addition to KServe, which every port has.
 struct RestProtocols {
   bool tensorflow_serving = false;
   bool metrics = false;
 };
 
-// Publishes the description at `route`: the routes of the protocols whose groups `access` serves. `has_tokens`: whether
-// senders show tokens. Errors: INTERNAL, where the routes and their descriptions do not fit each other.
+// Publishes the description at `route`: the protocols' routes whose groups `access` serves. `has_tokens`:
+// whether senders use tokens. Errors: INTERNAL if routes and descriptions do not match.
 Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, bool has_tokens,
                     OpenApiRoute& route);
 

@@ -23,8 +23,8 @@
 namespace braid {
 namespace {
 
-// Each large tensor in flight is a descriptor, so the limit is raised as far as it goes without asking
-// anybody.
+// Raises the descriptor limit to the maximum allowed without privileges: each large tensor in flight uses
+// one.
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -32,7 +32,7 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The values of headers that stand on the command line, as Triton takes them, are seen there by every process.
+// Hides header values on the command line, where Triton accepts them and every process could read them.
 void HideSecrets(int argc, const char* const* argv) {
   constexpr std::string_view kOptions[] = {"--http-restricted-api", "--grpc-restricted-protocol"};
   bool follows = false;
@@ -43,14 +43,14 @@ void HideSecrets(int argc, const char* const* argv) {
     const bool has_value = names && argument.find('=') != std::string_view::npos;
     if (has_value || follows) {
       const size_t value = argument.rfind('=') + 1;
-      // The program's own memory, which main() may change.
+      // The program's own memory, which main() may modify.
       std::fill_n(const_cast<char*>(argv[i]) + value, argument.size() - value, '*');
     }
     follows = names && !has_value;
   }
 }
 
-// The lines of a text, each escaped, those behind the first indented.
+// Returns the lines of a text, each escaped, with all but the first indented.
 std::string Lines(std::string_view text) {
   std::string lines;
   for (size_t begin = 0; begin <= text.size();) {
@@ -79,7 +79,7 @@ int Serve(const CommandLine& line) {
   Logger& log = **made;
   for (const std::string& note : line.notes) BRAID_LOG_INFO(log, "{}", note);
 
-  // Every thread inherits the mask; signals are taken by sigwait() below and nowhere else.
+  // Every thread inherits the mask, so that only sigwait() below receives signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -99,7 +99,7 @@ int Serve(const CommandLine& line) {
     return 1;
   }
   Server& server = **started;
-  // What has been loaded is served, and ends in order, even if there is no memory for a while.
+  // The loaded models are served, and end in order, even if memory is short for a while.
   const RetryingAllocation retrying;
   int exit_code = 0;
   if (!loaded.ok() && line.options.exit_on_error) {
@@ -139,7 +139,7 @@ int Serve(const CommandLine& line) {
     BRAID_LOG_ERROR(log, "{}", stopped.message());
     log.Flush();
     std::cout.flush();
-    // A thread is held up in user code and cannot be joined; the workers end with this process.
+    // A thread is blocked in user code and cannot be joined; the workers end with this process.
     _exit(exit_code == 0 ? 1 : exit_code);
   }
   BRAID_LOG_INFO(log, "stopped");
@@ -157,7 +157,7 @@ int RunServe(int argc, const char* const* argv, const FleetView* fleet_view) {
     return *line.exit_code;
   }
   HideSecrets(argc, argv);
-  // Without this, processes of the same user could look into this one where the kernel has no Landlock.
+  // Without this, processes of the same user could inspect this one on kernels without Landlock.
   if (line.options.workers.isolation.level != IsolationLevel::kNone) prctl(PR_SET_DUMPABLE, 0);
   line.options.environment = ReadEnvironment();
   return Serve(line);

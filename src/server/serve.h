@@ -1,4 +1,4 @@
-// `braid serve`: the server, until a signal ends it.
+// `braid serve`: runs the server until a signal ends it.
 #pragma once
 
 #include "server/fleet_view.h"

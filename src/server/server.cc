@@ -13,7 +13,7 @@
 namespace braid {
 namespace {
 
-// Of the exit timeout, what is kept for finalizing models after the requests in flight have had their time.
+// Time after the exit timeout for the last answers, before the ports close.
 constexpr int64_t kProtocolGraceNs = 2 * kSecondNs;
 
 ClientLimits::Options LimitsOf(const ServerOptions& options) {
@@ -37,7 +37,7 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logg
   std::unique_ptr<Server> server(new Server(options, log, recent_log));
   Status opened = Guarded([&] { return server->Open(load_status); });
   if (opened.ok()) return server;
-  // Its parts end in order, even if there is no memory for a while.
+  // The parts end in order, even if memory is short for a while.
   const RetryingAllocation retrying;
   server.reset();
   return opened;
@@ -50,7 +50,7 @@ Status Server::Open(Status& load_status) {
   fronts_ = std::make_unique<Fronts>(options_, log_, loading_, seen_, limits_, *control_);
   BRAID_RETURN_IF_ERROR(fronts_->Listen());
   if (Status loaded = Load(load_status); !loaded.ok()) {
-    // The loaded models end as at any stop. The log names those that do not.
+    // The loaded models end as in a normal stop. The log names those that do not.
     static_cast<void>(Stop());
     return loaded;
   }
@@ -62,8 +62,8 @@ Status Server::Stop() {
   GiveNotice();
   DrainSequences();
   const int64_t deadline = SteadyNowNs() + options_.exit_timeout_secs * kSecondNs;
-  // The ports refuse new work first. Then the models end, and answer the requests in flight. The protocols
-  // end last, so that every answer still reaches its client.
+  // The ports refuse new work first. Then the models end and answer the requests in flight. The protocols end
+  // last, so that every answer still reaches its client.
   control_->BeginExit();
   fronts_->Drain();
   Status stopped = loading_.Stop(deadline);
@@ -80,7 +80,8 @@ Status Server::Load(Status& load_status) {
   return fronts_->DescribeOvmsMetrics();
 }
 
-// A balancer hears a moment later that a server is not ready. Until then it sends what would be refused.
+// Reports "not ready" while still serving. A load balancer notices this late and must not be refused until
+// then.
 void Server::GiveNotice() {
   if (options_.exit_notice_secs == 0) return;
   BRAID_LOG_INFO(log_, "not ready any more; serving for {} s, so that balancers hear of it",
@@ -89,7 +90,7 @@ void Server::GiveNotice() {
   std::this_thread::sleep_for(std::chrono::seconds(options_.exit_notice_secs));
 }
 
-// A balancer sends nothing new to a server that is not ready; what it has begun may end.
+// Waits for existing sequences to end. A load balancer sends no new work to a server that is not ready.
 void Server::DrainSequences() {
   const uint64_t live = LiveSequences(loading_.catalog());
   if (options_.sequence_drain_seconds == 0 || live == 0) return;

@@ -1,6 +1,7 @@
-// Server: all parts of Braid, built and wired, from options to a clean end.
+// Server: all parts of Braid, built and connected, from start to shutdown.
 //
-//   BRAID_ASSIGN_OR_RETURN(auto server, Server::Start(options, *log, &recent_log, loaded));   // listens, then loads models
+//   // Listens, then loads models.
+//   BRAID_ASSIGN_OR_RETURN(auto server, Server::Start(options, *log, &recent_log, loaded));
 //   ... wait for a signal ...
 //   Status stopped = server->Stop();
 #pragma once
@@ -27,23 +28,23 @@ namespace braid {
 
 class Server {
  public:
-  // Binds the ports, so that a conflict shows at once, answers health checks from then on, and loads the
-  // startup set; blocks until every load has ended. `load_status` says which of them failed; what did load is
-  // served. Errors: an option that makes no sense, a port in use, no usable interpreter.
-  // `recent_log` has the last lines of the log, for the console; null: it shows none. Both outlive the server.
-  // Destroy the server within a RetryingAllocation: its end allocates, too.
+  // Binds the ports first, so that a conflict shows at once, and then answers health checks. Loads the
+  // startup set and blocks until every load has ended. `load_status` tells the failed loads; the other models
+  // are served. Errors: an invalid option, a port in use, no usable interpreter. `recent_log` has the last
+  // lines of the log, for the console; null: none. Both logs outlive the server. Destroy the server within a
+  // RetryingAllocation, because its shutdown allocates memory.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log,
                                                const RecentLog* recent_log, Status& load_status);
 
   const ServerAddresses& addresses() const { return fronts_->addresses(); }
   const Catalog& catalog() const { return loading_.catalog(); }
-  // What models can be placed on.
+  // Returns the GPUs for models.
   const std::vector<GpuDevice>& gpus() const { return loading_.gpus().devices; }
-  // Where a browser finds the console; empty without one.
+  // Returns the console's address for a browser; empty without a console.
   std::string console_url() const { return fronts_->console_url(); }
 
-  // Stops to accept, lets requests in flight end, finalizes every model; all within the exit timeout. Errors:
-  // user code could not be ended in time; the process is then to leave by _exit().
+  // Refuses new requests, waits for those in flight, and finalizes every model, all within the exit timeout.
+  // Errors: user code did not end in time; the process must then exit with _exit().
   Status Stop();
 
  private:
@@ -54,8 +55,7 @@ class Server {
   void GiveNotice();
   void DrainSequences();
 
-  // In the order in which the parts depend on one another; they are destroyed in the reverse order, under a
-  // RetryingAllocation of the owner.
+  // In the order of their dependencies; destroyed in reverse order, under the owner's RetryingAllocation.
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;

@@ -1,4 +1,4 @@
-// ServerControl: what protocols may ask of the manager, between the server's start and its stop.
+// ServerControl: the manager's interface for protocols, between the server's start and its stop.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ class ServerControl final : public ModelControl {
   // `manager` outlives this.
   explicit ServerControl(ModelControl& manager) : manager_(manager) {}
 
-  // The start has ended: the server may say that it is ready.
+  // Called when the startup loads have ended: the server may report ready.
   void EndStart() { started_.store(true, std::memory_order_release); }
 
-  // From here on nothing is served.
+  // Stops serving.
   void BeginExit() { exiting_.store(true, std::memory_order_release); }
 
-  // From here on the server serves, but says that it is not ready: nothing new is to come.
+  // Starts the drain: the server still serves, but reports not ready, so that no new work arrives.
   void BeginDrain() { draining_.store(true, std::memory_order_release); }
 
   Status Load(const LoadRequest& request) override { return manager_.Load(request); }

@@ -17,7 +17,7 @@ namespace {
 
 using Row = std::array<std::string, 5>;
 
-// One plausible value for each element, in small shapes only.
+// Returns a plausible value for each element, only for small shapes.
 Json SampleInput(const TensorSpec& spec, bool& possible) {
   constexpr int64_t kMostElements = 16;
   Json shape = Json::array();
@@ -28,7 +28,7 @@ Json SampleInput(const TensorSpec& spec, bool& possible) {
     count *= size;
     if (count > kMostElements) possible = false;
   }
-  // Not through JSON; and a graph takes what its nodes make of it.
+  // JSON cannot carry 16-bit floats, and a graph's nodes define its inputs.
   if (spec.type == DataType::kFp16 || spec.type == DataType::kBf16 || spec.type == DataType::kInvalid) {
     possible = false;
   }
@@ -46,7 +46,7 @@ Json SampleInput(const TensorSpec& spec, bool& possible) {
       {"name", spec.name}, {"shape", shape}, {"datatype", std::string(WireName(spec.type))}, {"data", data}};
 }
 
-// " (GPU 0, 1)", the GPUs that instances were placed on.
+// Returns " (GPU 0, 1)": the GPUs of the instances.
 std::string DevicesOf(const ServableInfo& info) {
   std::set<int> gpus;
   if (info.config != nullptr) {
@@ -74,7 +74,7 @@ std::string ModelTable(const Catalog& catalog) {
     if (servable != ready.end()) {
       const ServableInfo& info = (*servable)->info();
       row[2] = std::string(ServableKindName(info.kind)) +
-               // Of what is made of models, the platform says nothing of what runs.
+               // For servables made of models, the platform says nothing about their execution.
                (info.platform.empty() || info.kind != ServableKind::kModel ? "" : " (" + info.platform + ")");
       row[3] = std::to_string(info.instance_count) + DevicesOf(info);
     }

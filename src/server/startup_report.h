@@ -1,4 +1,4 @@
-// What the server prints when it is up: what it serves, where, and a line to paste.
+// The startup output of the server: its models, its addresses, and a command to paste.
 #pragma once
 
 #include <string>
@@ -15,26 +15,27 @@ struct ServerAddresses {
   std::string grpc;
   std::string metrics;
   std::string admin;
-  bool https = false;  // all but `grpc` speak TLS
+  bool https = false;  // all except `grpc` use TLS
 };
 
-// A table of name, version, kind, instances and state, a line for each entry of the index.
+// Returns a table of name, version, kind, instances and state, with one line per index entry.
 std::string ModelTable(const Catalog& catalog);
 
-// "0: NVIDIA L4 (8.9, 22.0 GiB), 1: ...", by their ids, with compute capability and memory. Empty without any.
+// Returns "0: NVIDIA L4 (8.9, 22.0 GiB), 1: ...": ids, compute capabilities and memory. Empty without GPUs.
 std::string DescribeGpus(const std::vector<GpuDevice>& gpus);
 
-// What of the server the processes of models do not reach, and why not more:
-// "basic (out of reach: memory and environment, signals)".
+// Returns the isolation level with the server's resources that model processes cannot reach, and the reason
+// if it is not stricter: "basic (out of reach: memory and environment, signals)".
 std::string DescribeIsolation(const IsolationOptions& options);
 
-// Where a client on this machine reaches `endpoint`, which may stand for all addresses: "0.0.0.0:8000" is "127.0.0.1:8000" then.
+// Returns the local address of `endpoint`: "0.0.0.0:8000", on all addresses, becomes "127.0.0.1:8000".
 std::string EndpointHere(const std::string& endpoint);
 
-// A curl command that sends a real request to the first ready model; empty when there is none or HTTP is off.
+// Returns a curl command with a real request to the first ready model; empty without such a model or without
+// HTTP.
 std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses);
 
-// One JSON object with the addresses, for programs that start the server on ports which the system hands out.
+// Returns a JSON object with the addresses, for programs that let the system choose the ports.
 std::string AddressesJson(const ServerAddresses& addresses);
 
 }  // namespace braid

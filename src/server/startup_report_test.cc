@@ -28,7 +28,7 @@ TensorSpec Input(std::string name, DataType type, Shape shape) {
   return spec;
 }
 
-// What is said of a server with one model of these inputs.
+// Returns the sample request for a server with one model of these inputs.
 std::string RequestFor(std::vector<TensorSpec> inputs) {
   ServableInfo info;
   info.name = "m";

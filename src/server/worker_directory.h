@@ -1,4 +1,4 @@
-// Where the files of workers lie that the program came with.
+// The location of the worker files that belong to the program.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace braid {
 
-// The path of this program. Errors: INTERNAL.
+// Returns the path of this program. Errors: INTERNAL.
 Result<std::string> FindProgram();
 
-// They lie beside the program in a build, and under lib/ in an installation. Errors: NOT_FOUND.
+// Returns the folder next to the program in a build, or under lib/ in an installation. Errors: NOT_FOUND.
 Result<std::string> FindWorkerDirectory();
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// How often each API asked a servable for something, and how it ended: the numbers of the ovms_* metrics that
-// are per API. Counted by protocols when they answer. Atomics alone; any thread.
+// Counters of calls and their outcomes, one set for each servable. They feed the ovms_* metrics that are
+// split by API. Protocols count a call when they answer it. All members are atomic: any thread may use them.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class ApiCounters {
   void Count(ApiCall call, bool good) {
     (good ? success_ : fail_)[call.index()].fetch_add(1, std::memory_order_relaxed);
   }
-  // A call that a protocol refused before the servable saw it.
+  // Counts a call that a protocol refused before the servable saw it.
   void CountRefused(ApiCall call) {
     Count(call, false);
     CountRequest(call, false);
@@ -49,8 +49,8 @@ class ApiCounters {
   uint64_t success(ApiCall call) const { return success_[call.index()].load(std::memory_order_relaxed); }
   uint64_t fail(ApiCall call) const { return fail_[call.index()].load(std::memory_order_relaxed); }
 
-  // Of graphs, where a call can have many requests and responses. Whether a request was taken into a run, and
-  // what came of it: counted with the requests' answers, not by servables.
+  // For graphs, where one call can have many requests and responses. Counts whether a run accepted a request.
+  // Counted when requests are answered, not by servables.
   void CountRequest(ApiCall call, bool accepted) {
     (accepted ? accepted_ : rejected_)[call.index()].fetch_add(1, std::memory_order_relaxed);
   }
@@ -59,8 +59,8 @@ class ApiCounters {
   uint64_t rejected(ApiCall call) const { return rejected_[call.index()].load(std::memory_order_relaxed); }
   uint64_t responses(ApiCall call) const { return responses_[call.index()].load(std::memory_order_relaxed); }
 
-  // By the servable: a run of a graph has begun, and has ended, well or by a fault of the graph. See also
-  // ModelStatistics::RecordGraphRun().
+  // Called by the servable when a run of a graph begins and ends. `good` is false after a fault of the graph.
+  // See also ModelStatistics::RecordGraphRun().
   void GraphBegan() { current_graphs_.fetch_add(1, std::memory_order_relaxed); }
   void GraphEnded(bool good) {
     current_graphs_.fetch_sub(1, std::memory_order_relaxed);

@@ -1,8 +1,8 @@
-// CallChain: on whose behalf a request runs, from the model that called it outwards.
+// CallChain: the callers that a request runs for, the innermost first.
 //
-// A model's instance that waits for a call of its own (BLS) cannot run anything meanwhile. A request that
-// waits for an instance which itself waits, directly or not, for that request would wait for ever; the chain
-// is what such a cycle is found by, and what the error names.
+// An instance that waits for its own call (BLS) cannot run anything else. A request deadlocks if it waits for
+// an instance that waits, directly or not, for the same request. The chain makes such a cycle detectable, and
+// the error names it.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 namespace braid {
 
 struct CallChain {
-  // The caller, as it is named to users.
+  // The caller, as error texts name it.
   std::string model;
   std::string instance;
-  // Identifies the instance that is blocked by the call (its Instance object); null when it is not blocked,
-  // for instance in a call from a thread of its own.
+  // The Instance object that the call blocks; null when none is blocked, such as for a call from the user's
+  // own thread.
   const void* blocked_instance = nullptr;
-  // The chains of the requests that the blocked execution works on, each once: they wait for this call too.
-  // Shared by all calls made for them. None when the caller is not blocked.
+  // The chains of the requests in the blocked execution, each once: these requests wait for the call too. All
+  // calls made for them share these. Empty when the caller is not blocked.
   std::vector<std::shared_ptr<const CallChain>> parents;
-  // It asks for each request that it gets, as graphs and pipelines do, while user code may have an end.
+  // True if every request leads to a further call, as in graphs and pipelines. User code may end a recursion.
   bool passes_on = false;
 };
 

@@ -1,4 +1,4 @@
-// How the end of a client's interest travels: from the socket to whoever works on the request now.
+// Cancellation: carries a client's disconnect or cancel from the socket to the request's present owner.
 #pragma once
 
 #include <atomic>
@@ -9,23 +9,23 @@
 
 namespace braid {
 
-// Shared between the protocol's call, which cancels, and the request's present owner, which listens.
+// Shared by the protocol's call, which cancels, and the request's present owner, which listens.
 class Cancellation {
  public:
-  // Marks the request as cancelled and tells the listener, once. Any thread; returns after the listener has.
+  // Marks the request as cancelled and calls the listener, once. Returns after the listener has. Any thread.
   void Cancel();
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
 
-  // Sets who is told; replaces the one before. When already cancelled, the listener is called at once. After
-  // ClearListener() returns, the listener is neither running nor will run.
-  // The listener must not call back into this object, and must not block.
+  // Sets the listener and replaces the previous one. An already cancelled request calls it at once. After
+  // ClearListener() returns, the listener is not running and will not run. REQUIRES: the listener does not
+  // call back into this object and does not block.
   void SetListener(std::function<void()> listener);
   void ClearListener();
 
  private:
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;
-  // Called with the mutex held, which is what makes ClearListener() final.
+  // Called while the mutex is held, so that ClearListener() can wait for a running call.
   std::function<void()> listener_ BRAID_GUARDED_BY(mutex_);
 };
 

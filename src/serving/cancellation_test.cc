@@ -52,7 +52,7 @@ TEST(Cancellation, NoListenerRunsAfterClearListenerReturned) {
     cancellation.SetListener([&told] { ++*told; });
     std::thread canceller([&cancellation] { cancellation.Cancel(); });
     cancellation.ClearListener();
-    told.reset();  // a listener that ran now would be found by the sanitizers
+    told.reset();  // the sanitizers would find a listener that ran now
     canceller.join();
   }
 }

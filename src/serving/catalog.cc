@@ -19,18 +19,18 @@ Status VersionNotFound(std::string_view name, int64_t version) {
 
 constexpr std::string_view kUnloadedReason = "unloaded";
 
-// Pipelines and graphs have no versions of their own: whatever a client asks for is the one that there is.
+// Pipelines and graphs have one version, which answers to any requested number.
 bool HasVersions(ServableKind kind) {
   return kind == ServableKind::kModel || kind == ServableKind::kEnsemble;
 }
 
-// The version that serves a request, if there is one. `versions` are the ready ones.
+// Returns the version that serves a request, or end(). `versions` are the ready ones.
 template <class Versions>
 auto Choose(const Versions& versions, int64_t version) {
   if (versions.empty()) return versions.end();
   const auto newest = std::prev(versions.end());
   const ServableInfo& info = newest->second->info();
-  // To OpenVINO Model Server's clients 0 is the default version too.
+  // In OpenVINO Model Server's dialect, 0 is the default version too.
   const bool any = version < 0 || (version == 0 && info.dialect == Dialect::kOvms) || !HasVersions(info.kind);
   return any ? newest : versions.find(version);
 }
@@ -284,8 +284,8 @@ Result<std::unique_ptr<ServableHandle>> CatalogReader::Find(std::string_view nam
     const auto entry = Choose(model->second, version);
     if (entry != model->second.end()) {
       if (auto handle = ServableHandle::Enter(entry->second)) return handle;
-      // A gate closes after its servable has left the catalog, so that there is something newer to look at,
-      // be it that reloads come faster than this thread runs.
+      // A gate closes after its servable has left the catalog. So a newer snapshot exists, even if reloads
+      // are faster than this thread.
       if (catalog_.generation() != snapshot_.generation()) continue;
     }
     return catalog_.WhyNotFound(name, version);

@@ -89,7 +89,7 @@ void Compensation::Fail(std::function<void()> then) {
 }
 
 void Compensation::TakeBack(const std::vector<Part>& parts, bool client_gone) const {
-  // A sequence of one request has left nothing where that went well, and nothing where it did not.
+  // A sequence of a single request leaves no state, whether the request succeeded or failed.
   if (start_ && end_) return;
   const auto done = [](const Part& part) { return part.steps > 0 || part.ended; };
   const bool ended = end_ && (client_gone || std::any_of(parts.begin(), parts.end(), done));

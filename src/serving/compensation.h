@@ -1,17 +1,18 @@
-// Compensation: what one request does to a sequence that several servables have, each its own part: the
-// stateful nodes of a pipeline, the sessions of a graph.
+// Compensation: undo for one request of a sequence whose state is spread over several servables, such as the
+// stateful nodes of a pipeline or the sessions of a graph.
 //
-// It takes back what the request has done there when the request as a whole fails, so that no sequence stays
-// that its client knows nothing of:
-//  - Where this request has begun the sequence, the sequence is dropped. Where it could not, because there
-//    was one of that name already, that one stays.
-//  - When one part has been ended, the others are dropped: what is left could not be ended any more. So are
-//    all when the client of an end has gone, which ends the sequence even where it was not asked to.
-//  - A request in the middle of the sequence is taken back where that can be done (Servable::MarkSequence()):
-//    the sequence is what it was before, and the client may send the request again. Elsewhere it stays.
+// When the request as a whole fails, it undoes the changes that succeeded. No sequence remains that its
+// client does not know about:
+// - A request that starts the sequence: every part that it started is dropped. A part that refused the start,
+//   because a sequence of that name existed already, stays.
+// - A request that ends the sequence: when one part has ended, the other parts are dropped, because the
+//   client can no longer end them. All parts that have not ended are also dropped when the client
+//   disconnects, even parts that never saw the request.
+// - A request in the middle is undone where the servable supports it (Servable::MarkSequence()). The sequence
+//   is as before, and the client may retry. Other servables keep their new state.
 //
 //   auto compensation = std::make_shared<Compensation>(id, start, end);
-//   const size_t part = compensation->Add(servable);    // for each servable that may be asked
+//   const size_t part = compensation->Add(servable);    // for each servable that may be called
 //   compensation->Asked(part); ... compensation->Answered(part, status);
 //   compensation->Fail([] { /* tell the client */ });   // when the request has failed
 #pragma once
@@ -29,40 +30,41 @@
 
 namespace braid {
 
-// An id for a sequence that the client has left the server to name, where several servables have to know it
-// by the same one. Counting, as a single model does, would meet ids that one of them has in use, so it is
-// random; and of 63 bits, so that a client can give it back in a signed number. Never 0.
+// Returns an id for a sequence that the client did not name and that several servables share. The id is
+// random: a counter, as single models use, could meet an id that one of them has in use. It has 63 bits, so
+// that a client can return it as a signed number. Never 0.
 uint64_t RandomSequenceId();
 
-// The output `sequence_id`, UINT64 [1], that every good response of a sequence's carries.
+// Returns the output `sequence_id`, UINT64 [1], which every successful response of a sequence carries.
 Tensor SequenceIdOutput(uint64_t id);
 
-// Any thread. Servables are called without its lock.
+// Thread-safe. Its lock is not held while servables are called.
 class Compensation {
  public:
-  // `start` and `end` are what the request says to each of them.
+  // `start` and `end` are the flags that the request sends to each servable.
   Compensation(CorrelationId id, bool start, bool end) : id_(std::move(id)), start_(start), end_(end) {}
 
-  // One more servable that has the sequence. It is not kept alive: one that is gone has no sequences.
+  // Adds a servable that keeps part of the sequence; returns the part's number. Holds no ownership: a
+  // destroyed servable has no sequences.
   size_t Add(std::weak_ptr<Servable> servable);
 
-  // A request for the whole has gone to that servable, and has been answered.
+  // Records that a request was sent to that servable, and that it was answered.
   void Asked(size_t part);
   void Answered(size_t part, const Status& status);
 
-  // The whole fails since its client has gone. Called before Fail().
+  // Records that the client has disconnected. Called before Fail().
   void ClientGone();
-  // The whole has failed. `then` is called once everything is taken back: now, or, while servables have not
-  // answered, on the thread that brings the last answer; so a client that hears of the failure can begin the
-  // sequence anew. Called once at most; nothing is asked afterwards.
+  // Fails the request as a whole and calls `then` after the undo. While servables have not answered, both
+  // wait for the last answer and run on its thread. So a client that is notified of the failure can start the
+  // sequence again. REQUIRES: called at most once, and Asked() is not called afterwards.
   void Fail(std::function<void()> then);
 
  private:
   struct Part {
     std::weak_ptr<Servable> servable;
     bool asked = false;
-    std::vector<TakeBackSteps> marks;  // made before the first request, in the middle of the sequence
-    uint64_t steps = 0;                // requests that it has answered well
+    std::vector<TakeBackSteps> marks;  // taken before the first request, in the middle of the sequence
+    uint64_t steps = 0;                // successful requests
     bool ended = false;                // by a request that was cancelled before it ran
   };
 
@@ -75,7 +77,7 @@ class Compensation {
 
   Mutex mutex_;
   std::vector<Part> parts_ BRAID_GUARDED_BY(mutex_);
-  size_t open_ BRAID_GUARDED_BY(mutex_) = 0;  // asked and not answered
+  size_t open_ BRAID_GUARDED_BY(mutex_) = 0;  // sent and not yet answered
   bool failed_ BRAID_GUARDED_BY(mutex_) = false;
   bool client_gone_ BRAID_GUARDED_BY(mutex_) = false;
   std::function<void()> then_ BRAID_GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// Remembers what is dropped and taken back.
+// Records drops and undone steps.
 class Dropping final : public Servable {
  public:
   Dropping() : Servable(ServableInfo()) {}

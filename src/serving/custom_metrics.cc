@@ -14,7 +14,8 @@
 namespace braid {
 namespace {
 
-// The server's own families begin with these; one of the same name would make the page of metrics invalid.
+// Prefixes of the server's own families. A user's family of the same name would make the metrics page
+// invalid.
 constexpr std::array<std::string_view, 8> kOwnPrefixes = {
     "nv_inference_",     "nv_cache_",      "nv_cpu_",    "nv_gpu_",
     "nv_pinned_memory_", "nv_model_load_", "nv_energy_", "braid_"};
@@ -53,7 +54,7 @@ Status CheckLabels(const MetricLabels& labels, MetricKind kind) {
                                   "': expected letters, digits and '_', no digit first, and not 'le' for a "
                                   "histogram");
     }
-    // Prometheus refuses the whole page for one that is none.
+    // Prometheus refuses the whole page if a label value is not UTF-8.
     if (!IsUtf8(value)) return InvalidArgumentError("Invalid value of label '" + name + "': expected UTF-8");
   }
   if (bytes <= CustomMetrics::kMostLabelBytes) return OkStatus();
@@ -91,14 +92,14 @@ std::string_view MetricKindName(MetricKind kind) {
 
 struct CustomMetrics::Series {
   Family* family = nullptr;
-  const MetricLabels* labels = nullptr;  // where the family keeps them
+  const MetricLabels* labels = nullptr;  // the key in the family's map
   size_t references = 0;                 // guarded by the registry's mutex
   MetricKind kind = MetricKind::kCounter;
   std::atomic<double> value = 0;
-  // Of a histogram; `mutex` so that a scrape sees sum and counts of one moment.
+  // Of a histogram. `mutex` makes a scrape see sum and counts of one moment.
   std::vector<double> bounds;
   mutable Mutex mutex;
-  std::vector<uint64_t> counts BRAID_GUARDED_BY(mutex);  // by bucket, the last for what is above all bounds
+  std::vector<uint64_t> counts BRAID_GUARDED_BY(mutex);  // by bucket; the last counts values above all bounds
   double sum BRAID_GUARDED_BY(mutex) = 0;
 
   void Observe(double observed) {
@@ -149,7 +150,7 @@ void CustomMetrics::AwaitChanges() const {
     MutexLock lock(mutex_);
     for (const Session* session : sessions_) {
       const Progress& progress = session->progress_;
-      // Families are taken and dropped under the mutex.
+      // Families are added and dropped under the mutex.
       if (!progress.sent || session->families_.empty()) continue;
       const uint64_t sent = progress.sent();
       if (progress.handled() < sent) behind.emplace_back(progress.handled, sent);
@@ -187,7 +188,7 @@ void CustomMetrics::Drop(Series& series) {
 
 void CustomMetrics::Drop(Family& family) {
   if (--family.references > 0) return;
-  // Its series were made by references to it, which are gone.
+  // Its series were created through references to it, which have all been released.
   BRAID_CHECK(family.series.empty());
   families_.erase(families_.find(family.name));
 }

@@ -1,20 +1,21 @@
-// CustomMetrics: the metrics that user code makes for itself, of all models and all their processes.
+// CustomMetrics: the registry of the metrics that user code creates, for all models and processes.
 //
-// A family is known by its name and lives while any process refers to it; a series is known by its family and
-// its labels and lives while any process refers to it. Two processes that name the same series share it. A
-// process refers to them by a session, which ends with it, however it ends.
+// A family is identified by its name, a series by its family and labels. Each lives while any process refers
+// to it, and two processes that name the same series share it. A process holds its references in a session,
+// which ends with the process, even after a crash.
 //
 //   auto session = metrics.Open();
-//   BRAID_ASSIGN_OR_RETURN(auto family, session->CreateFamily("frames", "Frames seen",
-//   MetricKind::kCounter)); BRAID_ASSIGN_OR_RETURN(auto frames, session->CreateMetric(family, {{"camera",
-//   "2"}}, std::nullopt)); session->Increment(frames, 3);
+//   BRAID_ASSIGN_OR_RETURN(auto family,
+//                          session->CreateFamily("frames", "Frames seen", MetricKind::kCounter));
+//   BRAID_ASSIGN_OR_RETURN(auto frames, session->CreateMetric(family, {{"camera", "2"}}, std::nullopt));
+//   session->Increment(frames, 3);
 //
-// Changes of a value come over a queue that its process does not wait for, so a scrape first lets each session
-// catch up with what its process had sent when the scrape began: code that changes a metric and then reads the
-// page sees the change.
+// Processes send changes through a queue and do not wait. A scrape first waits until each session has applied
+// the changes that were sent before the scrape. So code that changes a metric and then reads the page sees
+// the change.
 //
-// A registry of its own and not prometheus-cpp's, whose families and series know no shared references and do
-// not come back with an error for a bad name.
+// This is not prometheus-cpp's registry: there, families and series have no shared references, and a bad name
+// does not return an error.
 #pragma once
 
 #include <atomic>
@@ -32,19 +33,20 @@
 
 namespace braid {
 
-// The numbers are those of MetricKind in Python.
+// The numbers match MetricKind in Python.
 enum class MetricKind : unsigned char { kCounter = 0, kGauge = 1, kHistogram = 2 };
 
-// "TRITONSERVER_METRIC_KIND_COUNTER" and the like.
+// Returns "TRITONSERVER_METRIC_KIND_COUNTER" and the like.
 std::string_view MetricKindName(MetricKind kind);
 
 using MetricLabels = std::map<std::string, std::string>;
 
-// What a scrape sees of a series.
+// One series, as a scrape sees it.
 struct CustomSeriesSnapshot {
   MetricLabels labels;
   double value = 0;  // of a counter or gauge; the sum of a histogram
-  // Of a histogram: its bounds, ascending, and how many observations were not above each; `count` are all.
+  // Of a histogram: its bounds, ascending, and for each the number of observations at or below it. `count` is
+  // the total.
   std::vector<double> bounds;
   std::vector<uint64_t> cumulative;
   uint64_t count = 0;
@@ -61,27 +63,28 @@ class CustomMetrics {
  public:
   class Session;
 
-  // Called by any thread.
+  // Both may be called from any thread.
   struct Progress {
-    std::function<uint64_t()> sent;     // how far a process has sent; has what it sent applied soon
-    std::function<uint64_t()> handled;  // how far that has been applied
+    std::function<uint64_t()> sent;     // number of the last change sent; also triggers its application
+    std::function<uint64_t()> handled;  // number of the last change that was applied
   };
 
-  // More are refused: names and labels come from user code and would fill the memory.
+  // Limits on names and labels, which come from user code and could otherwise fill the memory.
   static constexpr size_t kMostFamilies = 4096;
   static constexpr size_t kMostSeries = 65536;
   static constexpr size_t kMostLabelBytes = 4096;   // of a series, names and values
-  static constexpr size_t kMostDescription = 4096;  // bytes; what is longer is cut
+  static constexpr size_t kMostDescription = 4096;  // bytes; longer texts are cut
 
   CustomMetrics();
   // REQUIRES: all sessions have ended.
   ~CustomMetrics();
 
-  // The references of one process. Must end before this. Without `progress`, changes are applied by the caller.
+  // Opens the session of one process. It must end before this object. Without `progress`, the caller applies
+  // changes.
   std::unique_ptr<Session> Open(Progress progress = {});
 
-  // The families that have series, by name. Any thread but those that apply changes; waits for them up to
-  // kCatchUpNs.
+  // Returns the families that have series, by name. Waits up to kCatchUpNs for pending changes. Any thread
+  // except those that apply changes.
   std::vector<CustomFamilySnapshot> Snapshot() const;
 
  private:
@@ -94,34 +97,36 @@ class CustomMetrics {
   void Drop(Series& series) BRAID_REQUIRES(mutex_);
   void Drop(Family& family) BRAID_REQUIRES(mutex_);
 
-  // Guards the families, who refers to what, and no value of a series.
+  // Guards families and references, but not the values of series.
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<Family>> families_ BRAID_GUARDED_BY(mutex_);
   size_t series_count_ BRAID_GUARDED_BY(mutex_) = 0;
   std::set<const Session*> sessions_ BRAID_GUARDED_BY(mutex_);
 };
 
-// Belongs to one thread at a time. Ids are of the session and never 0; operations with an id that it does not
-// have are INVALID_ARGUMENT. Values are changed without a lock that others hold for long.
+// The references of one process. Used by one thread at a time. Ids are local to the session and never 0. An
+// unknown id is INVALID_ARGUMENT. Changing a value takes no lock that other threads hold for long.
 class CustomMetrics::Session {
  public:
-  // Lets go of all it refers to.
+  // Releases all references.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The family of that name, made when there is none; the first description stays.
-  // Errors: INVALID_ARGUMENT for another kind than it has, or a name that cannot be.
+  // Returns the family of that name and creates it if needed; an existing description stays. Errors:
+  // ALREADY_EXISTS if the family has another kind; INVALID_ARGUMENT for an invalid name; UNAVAILABLE beyond
+  // kMostFamilies.
   Result<uint64_t> CreateFamily(const std::string& name, const std::string& description, MetricKind kind);
-  // The series with these labels. `bounds` are the buckets of a histogram, strictly ascending, and of nothing
-  // else; those of a series that is there already stay.
+  // Returns the series with these labels and creates it if needed. `bounds` are a histogram's buckets, strictly
+  // ascending, and nullopt for other kinds. An existing series keeps its bounds. Errors: INVALID_ARGUMENT for
+  // invalid labels or bounds; UNAVAILABLE beyond kMostSeries.
   Result<uint64_t> CreateMetric(uint64_t family, const MetricLabels& labels,
                                 const std::optional<std::vector<double>>& bounds);
-  // Lets go of a family, and of the series that were made by this reference to it. Unknown ids do nothing.
+  // Releases a family, and the series that were created through this reference. Ignores unknown ids.
   void DropFamily(uint64_t family);
   void DropMetric(uint64_t metric);
 
-  // Errors: UNSUPPORTED for what the kind cannot do.
+  // Errors: UNSUPPORTED for an operation that the kind does not have.
   Status Increment(uint64_t metric, double by);
   Status Set(uint64_t metric, double value);
   Status Observe(uint64_t metric, double value);
@@ -134,7 +139,7 @@ class CustomMetrics::Session {
 
   struct Reference {
     Series* series = nullptr;
-    uint64_t family = 0;  // the reference that it was made by
+    uint64_t family = 0;  // the reference that created it
   };
 
   CustomMetrics& metrics_;

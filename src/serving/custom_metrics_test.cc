@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kNone = std::nullopt;
 
-// The value of the only series there is.
+// Returns the value of the only series.
 double OnlyValue(const CustomMetrics& metrics) {
   const auto families = metrics.Snapshot();
   EXPECT_EQ(families.size(), 1u);
@@ -73,7 +73,7 @@ TEST(CustomMetrics, AScrapeSeesWhatHadBeenSentWhenItBegan) {
   CustomMetrics metrics;
   uint64_t sent = 0;
   uint64_t handled = 0;
-  // What is applied when the scrape has found that it is behind, and asks again.
+  // Applied once the scrape has found the session behind and checks again.
   std::function<void()> apply;
   int asked = 0;
   auto session = metrics.Open({[&] { return sent; },
@@ -89,7 +89,7 @@ TEST(CustomMetrics, AScrapeSeesWhatHadBeenSentWhenItBegan) {
     handled = 1;
   };
   EXPECT_EQ(OnlyValue(metrics), 3);
-  // A process that is stuck delays a scrape; it does not stop it.
+  // A stuck process delays a scrape but does not stop it.
   sent = 2;
   EXPECT_EQ(OnlyValue(metrics), 3);
 }
@@ -106,7 +106,7 @@ TEST(CustomMetrics, AFamilyTakesItsSeriesWithIt) {
   EXPECT_TRUE(session->Set(stays, 1).ok());
   session->DropFamily(family);
   session->DropFamily(other);
-  // Now that nobody refers to it, the name is free for another kind.
+  // The family has no references now, so its name is free for another kind.
   EXPECT_TRUE(session->CreateFamily("f", "", MetricKind::kCounter).ok());
 }
 

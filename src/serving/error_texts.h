@@ -1,5 +1,5 @@
-// ErrorTexts: errors as clients are told of them: without the paths of this machine, which the log has,
-// unless the operator wants them to be told everything (--verbose-errors).
+// ErrorTexts: turns errors into the texts that clients get. They omit paths of this machine, which only the
+// log has, unless the operator passes --verbose-errors.
 #pragma once
 
 #include <string>
@@ -13,15 +13,16 @@ namespace braid {
 
 class ErrorTexts {
  public:
-  // Paths within `roots` are named relative to the first that they lie in, others by their last part.
+  // Shows a path inside one of `roots` relative to the first root that contains it. Other paths lose their
+  // folders.
   explicit ErrorTexts(std::vector<std::string> roots = {}, bool verbose = false)
       : verbose_(verbose), roots_(std::move(roots)) {}
 
-  // One more, such as the folder around a model that a configuration names. Any thread.
+  // Adds a root, such as the folder around a model that a configuration names. Any thread.
   void AddRoot(const std::string& folder);
 
   bool verbose() const { return verbose_; }
-  // What of the text clients may see. Any thread.
+  // Returns the text without paths that clients must not see. Any thread.
   std::string ForClients(std::string_view text) const;
 
  private:

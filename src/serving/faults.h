@@ -1,5 +1,5 @@
-// What can be wrong with servables that came from a config.json, and with requests to them: each fault has a
-// code and a base text that clients of OpenVINO Model Server know. One table (faults.cc) has them all.
+// Fault: the errors of servables of a config.json and of requests to them. Each has a code and a base text
+// that clients of OpenVINO Model Server know. One table (faults.cc) has them all.
 //
 //   return FaultError(Fault::kInvalidShape, "Expected: (1,10); Actual: (1,9); input name: b");
 #pragma once
@@ -11,7 +11,7 @@
 namespace braid {
 
 enum class Fault : unsigned char {
-  kNone = 0,  // of errors that are none of these
+  kNone = 0,  // an error without a fault
   // Lookup
   kModelNameMissing,
   kModelVersionMissing,
@@ -66,7 +66,7 @@ enum class Fault : unsigned char {
   kUnsupportedSerializationPrecision,
   kInternalError,
   kNotImplemented,
-  kNeedsProcess,  // of a model that only a process of its own may run
+  kNeedsProcess,  // the model may run only in a separate process
   // Pipelines
   kPipelineNameOccupied,
   kPipelineInvalidNodeLibrary,
@@ -158,7 +158,7 @@ enum class Fault : unsigned char {
   kRestContentsFieldNotEmpty,
 };
 
-// "{base text}", or "{base text} - {details}". REQUIRES: not kNone.
+// Returns the error with text "{base text}" or "{base text} - {details}". REQUIRES: `code` is not kNone.
 Status FaultError(Fault code, std::string_view details = {});
 
 }  // namespace braid

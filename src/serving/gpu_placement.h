@@ -1,4 +1,4 @@
-// Which instances of a model run on which device.
+// Placement of a model's instances on devices.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace braid {
 
-// The GPUs that models of one backend can be placed on; none by default.
+// The GPUs available to the models of one backend; none by default.
 struct GpuPlacement {
-  std::vector<int> gpus = {};  // their ids, rising
-  bool automatic = true;       // whether instances of KIND_AUTO, and of no kind, are placed on them
-  bool cpu_stands_in = false;  // --gpu-fallback=cpu: instances of KIND_GPU run on the CPU where there is none
-  double least_capability = 6.0;  // of those in `gpus`, for errors
-  std::string why_none = {};      // what errors say besides where there is none: "; OpenVINO finds: CPU"
+  std::vector<int> gpus = {};     // GPU ids, ascending
+  bool automatic = true;          // whether instances of KIND_AUTO, and of no kind, use these GPUs
+  bool cpu_stands_in = false;     // --gpu-fallback=cpu: without a GPU, instances of KIND_GPU run on the CPU
+  double least_capability = 6.0;  // the lowest compute capability accepted for `gpus`, for errors
+  std::string why_none = {};      // appended to errors about missing GPUs: "; OpenVINO finds: CPU"
 };
 
-// The device of each instance of a group whose defaults are filled in, in the order of the instances: `count` on each of
-// its GPUs. Without GPUs it is 0.
+// Returns the device of each instance of a group, in the order of the instances: `count` instances on each of
+// its GPUs. Without GPUs the device is 0. REQUIRES: the group's defaults are filled in.
 inline std::vector<int> DevicesOfInstances(const inference::ModelInstanceGroup& group) {
   std::vector<int> devices;
   for (const int gpu : group.gpus()) devices.insert(devices.end(), group.count(), gpu);

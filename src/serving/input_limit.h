@@ -1,5 +1,5 @@
-// InputLimit: how many bytes of inputs clients' requests to one servable may have while they wait and run, so
-// that one slow model does not use up the memory for the requests of all.
+// InputLimit: the limit on the input bytes of clients' requests to one servable, waiting and running. One
+// slow model then cannot use up the memory that all models need.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 namespace braid {
 
 struct InputLimit {
-  int64_t most = INT64_MAX;  // of each servable
-  // Is told of each request that is refused. Any thread.
+  int64_t most = INT64_MAX;  // bytes for each servable
+  // Called with each refused request's error text. Any thread.
   std::function<void(std::string_view text)> on_refusal = [](std::string_view) {};
 };
 
-// A request's part in the bytes of its servable, which outlives it.
+// A request's share of its servable's input bytes. The servable outlives it.
 class InputShare {
  public:
   InputShare() = default;
@@ -24,8 +24,8 @@ class InputShare {
   InputShare(const InputShare&) = delete;
   InputShare& operator=(const InputShare&) = delete;
 
-  // False when others have so much that these do not fit below `most`; a request that is alone always fits.
-  // REQUIRES: it has no part yet.
+  // Returns false if these bytes and those of other requests exceed `most`; a request that is alone always
+  // fits. REQUIRES: no share is held.
   bool Take(std::atomic<int64_t>& all, int64_t bytes, int64_t most) {
     const int64_t others = all.fetch_add(bytes, std::memory_order_relaxed);
     if (others > 0 && others + bytes > most) {
@@ -41,7 +41,7 @@ class InputShare {
   }
 
  private:
-  std::atomic<int64_t>* all_ = nullptr;  // null: none
+  std::atomic<int64_t>* all_ = nullptr;  // null: no share is held
   int64_t bytes_ = 0;
 };
 

@@ -58,7 +58,7 @@ TEST_F(InputLimitTest, RefusesWhatDoesNotFitBesideOthers) {
   EXPECT_EQ(told_, std::vector{refused.message()});
   const auto third = RequestWith({40});
   EXPECT_TRUE(servable_->Admit(*third).ok());
-  // Its end, and not that of the object, makes room.
+  // The request's end makes room, not the object's destruction.
   first->Respond(std::nullopt, true);
   EXPECT_TRUE(servable_->Admit(*second).ok());
   second->Respond(std::nullopt, true);

@@ -1,5 +1,5 @@
-// How long requests take, beyond totals: histograms and quantiles. Both are off unless the operator asks for
-// them, since they cost each request some time.
+// Histograms and quantiles of request latency. Both are off by default, since they cost each request some
+// time.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct LatencyOptions {
   std::vector<std::pair<double, double>> quantiles;
   // The upper bounds of the histograms of the ovms_* metrics, in microseconds, ascending; empty: none.
   std::vector<double> ovms_bounds_us = {};
-  // Whether a request has one response, so that its end is the time of the first.
+  // Whether each request has one response, so that the end of the request counts as the first response.
   bool one_response = false;
 };
 
-// A time as the peers' metrics count it: whole microseconds, 0 for one that is negative.
+// Returns a duration as Triton and OpenVINO Model Server count it: whole microseconds, negative ones as 0.
 inline double WholeMicroseconds(int64_t ns) {
   const int64_t whole = ns > 0 ? ns / 1000 : 0;
   return static_cast<double>(whole);
@@ -41,7 +41,7 @@ struct SummarySnapshot {
   std::vector<std::pair<double, double>> quantiles;  // quantile and its value over the last minute
 };
 
-// Of the requests of one model that ended well, in microseconds.
+// Successful requests of one model, in microseconds.
 struct LatencySummariesSnapshot {
   SummarySnapshot request;
   SummarySnapshot queue;
@@ -50,14 +50,14 @@ struct LatencySummariesSnapshot {
   SummarySnapshot compute_output;
 };
 
-// Any thread; each observation takes locks of its own.
+// Thread-safe; each observation takes its own locks.
 class LatencySummaries {
  public:
   explicit LatencySummaries(const std::vector<std::pair<double, double>>& quantiles);
   ~LatencySummaries();
 
   void Observe(int64_t request_ns, int64_t queue_ns, int64_t input_ns, int64_t infer_ns, int64_t output_ns);
-  // A request that was answered from the cache, and neither waited nor ran.
+  // Observes a request that was answered from the cache, without waiting or running.
   void ObserveCached(int64_t request_ns);
   LatencySummariesSnapshot Snapshot() const;
 

@@ -1,4 +1,4 @@
-// Free parameters of requests and responses: name and value, in the order in which the client gave them.
+// Free parameters of requests and responses: name and value, in the client's order.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace braid {
 using ParameterValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 using Parameters = std::vector<std::pair<std::string, ParameterValue>>;
 
-// JSON text of an object; "{}" when there are none. Bytes that are not UTF-8 are left out of strings.
+// Returns the JSON text of an object; "{}" when there are none. Omits bytes of strings that are not UTF-8.
 std::string ParametersToJson(const Parameters& parameters);
 
 }  // namespace braid

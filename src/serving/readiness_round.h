@@ -1,4 +1,4 @@
-// ReadinessRound: several answers about readiness made into one.
+// ReadinessRound: combines several readiness answers into one.
 //
 //   auto round = std::make_shared<ReadinessRound>(servables.size(), std::move(done));
 //   for (auto& servable : servables) servable->CheckReadiness(ReadinessRound::Answer(round));
@@ -13,13 +13,12 @@
 
 namespace braid {
 
-// Shared by those who are to answer.
+// Shared by its pending answers.
 class ReadinessRound {
  public:
   using Done = std::function<void(Readiness)>;
 
-  // `done` is called by the last of `answers` answers, with the first that is not ready. REQUIRES: answers >
-  // 0.
+  // The last of `answers` answers calls `done` with the first one that is not ready. REQUIRES: answers > 0.
   ReadinessRound(size_t answers, Done done) : missing_(answers), done_(std::move(done)) {}
 
   static Done Answer(std::shared_ptr<ReadinessRound> round) {
@@ -38,7 +37,7 @@ class ReadinessRound {
 
   Mutex mutex_;
   size_t missing_ BRAID_GUARDED_BY(mutex_);
-  Readiness result_;  // guarded by mutex_ until nobody is missing
+  Readiness result_;  // guarded by mutex_ until the last answer
   const Done done_;
 };
 

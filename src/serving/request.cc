@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// The request has ended with `response`.
+// Counts a request that ended with `response`.
 void CountAnswer(Servable& servable, const ApiCall& call, const std::optional<InferenceResponse>& response,
                  int64_t duration_ns) {
   const bool good = !response || response->status.ok();
@@ -29,7 +29,7 @@ InferenceRequest::InferenceRequest() = default;
 InferenceRequest::~InferenceRequest() {
   if (sink != nullptr && cancellation != nullptr) cancellation->ClearListener();
   if (sink != nullptr) (void)Guarded([this] { Fail(UnwindingStatus()); });
-  // The text of the error may have been too much; this asks for no memory.
+  // Building the error's text may have failed for lack of memory; this error allocates nothing.
   if (sink != nullptr) (void)Guarded([this] { Refuse(OutOfMemory()); });
 }
 
@@ -42,8 +42,8 @@ void InferenceRequest::Respond(std::optional<InferenceResponse> response, bool f
       if (trace != nullptr) trace->Record(TraceActivity::kRequestEnd, SteadyNowNs());
       if (api && servable) CountAnswer(servable->get(), *api, response, SteadyNowNs() - start_ns);
     });
-    // The handle goes before the client can hear the end, so that a client which then unloads never waits for
-    // us.
+    // Released before the client can see the end of the request. Otherwise a client that then unloads the
+    // model would wait for this request.
     input_share.GiveBack();
     servable.reset();
   }

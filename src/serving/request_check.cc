@@ -13,15 +13,15 @@
 namespace braid {
 namespace {
 
-// A request can name as many inputs as its body has room for; an error text shows this many of them.
+// Limit on the names in an error text; a request body has room for many more.
 constexpr size_t kMostNamesInText = 64;
 
-// Which specifications a request has named so far. Up to 256 of them need no allocation.
+// The set of specifications that a request has named so far. Allocates nothing for up to 256.
 class SeenSet {
  public:
   explicit SeenSet(size_t size) : words_(size / 64 + 1, 0) {}
   bool Contains(size_t index) const { return (words_[index / 64] >> (index % 64)) & 1; }
-  // False when it was there already.
+  // Returns false if it was present already.
   bool Insert(size_t index) {
     if (Contains(index)) return false;
     words_[index / 64] |= uint64_t{1} << (index % 64);
@@ -34,8 +34,8 @@ class SeenSet {
 
 constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
 
-// Clients name tensors in the order of the metadata as a rule, so the search begins at the place of the
-// tensor in the request.
+// Clients usually name tensors in the order of the metadata, so the search begins at the tensor's place in
+// the request.
 size_t FindSpec(const std::vector<TensorSpec>& specs, std::string_view name, size_t hint) {
   if (hint < specs.size() && specs[hint].name == name) return hint;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -79,7 +79,7 @@ Status InputCountError(const ServableInfo& info, const InferenceRequest& request
                              ? "expected " + std::to_string(required)
                              : "expected number of inputs between " + std::to_string(required) + " and " +
                                    std::to_string(info.inputs.size());
-  // With optional inputs the word "inputs" stands before the numbers.
+  // With optional inputs, the contract's text puts "inputs" before the numbers.
   expected += required == info.inputs.size() ? " inputs but got " : " but got ";
   return Refused(request, expected + std::to_string(request.inputs.size()) + " inputs for model '" +
                               info.name + "'. Got input(s) " + got + "], but missing required input(s) " +
@@ -130,7 +130,7 @@ Status CheckStrings(const ServableInfo& info, const InferenceRequest& request, c
   return OkStatus();
 }
 
-// Type, shape and bytes of one input.
+// Checks type, shape and bytes of one input.
 Status CheckInput(const ServableInfo& info, const InferenceRequest& request, const Tensor& input,
                   const TensorSpec& spec) {
   if (input.type != spec.type) {
@@ -178,15 +178,15 @@ Status CheckOutputs(const ServableInfo& info, const InferenceRequest& request) {
   return OkStatus();
 }
 
-// The inputs of a request in the order in which faults are looked for: from the last of the specification to
-// the first, so that of several wrong ones the last is named.
+// One input of a request. Inputs are checked from the last of the specification to the first, so that an
+// error names the last wrong one.
 struct CheckedInput {
   Tensor* input;
   const TensorSpec* spec;
 };
 using CheckOrder = boost::container::small_vector<CheckedInput, 16>;
 
-// All inputs agree on the size of the first dimension, which becomes the request's batch size.
+// Checks that all inputs have the same first dimension, which becomes the request's batch size.
 Status CheckBatch(const ServableInfo& info, const CheckOrder& inputs, InferenceRequest& request) {
   request.batch_size = 1;
   if (info.max_batch_size <= 0 || inputs.empty()) return OkStatus();
@@ -221,8 +221,7 @@ Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
   if (info.dialect == Dialect::kOvms) return CheckOvmsRequest(info, request);
   BRAID_RETURN_IF_ERROR(CheckOutputs(info, request));
 
-  // Which input stands at each place of the specification; what cannot be right by its number is not looked
-  // at further.
+  // The input for each place of the specification. Inputs beyond the expected count are not checked further.
   boost::container::small_vector<Tensor*, 16> inputs(info.inputs.size());
   size_t required = 0;
   size_t required_given = 0;

@@ -1,4 +1,4 @@
-// The checks that every request passes before it is scheduled, whatever protocol it came by.
+// Checks that every request of every protocol passes before it is scheduled.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace braid {
 
-// Compares a request with the servable's specification: inputs known, present, once each, of the right type,
-// shape and byte size; batch dimension; requested outputs known and once each. Sets request.batch_size, and
-// gives inputs the shape in which the model sees them.
-// Errors: INVALID_ARGUMENT with the texts of the servable's dialect. Any thread; allocates nothing for a good
-// request of a usual size.
+// Compares a request with the servable's specification. Inputs must be known, present, unique, and of the
+// right type, shape and byte size. The batch dimension must fit, and requested outputs must be known and
+// unique. Sets request.batch_size and gives inputs the shape that the model sees. Errors: INVALID_ARGUMENT
+// with the texts of the servable's dialect. Any thread. A good request of usual size allocates no memory.
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request);
 
-// "[request id: 17] ", with "<id_unknown>" for a request without one: how texts about one request begin.
+// Returns the prefix of texts about one request: "[request id: 17] ", with "<id_unknown>" for a request
+// without id.
 std::string RequestPrefix(const InferenceRequest& request);
 
 }  // namespace braid

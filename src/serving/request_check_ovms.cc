@@ -28,7 +28,7 @@ std::string ShapeText(const Shape& shape) {
   return text + ")";
 }
 
-// How large the dimension at `index` may be.
+// Returns the sizes allowed for the dimension at `index`.
 DimensionRange RangeOf(const TensorSpec& spec, size_t index) {
   if (spec.shape[index] >= 0) return {spec.shape[index], spec.shape[index]};
   return index < spec.ranges.size() ? spec.ranges[index] : DimensionRange{};
@@ -56,7 +56,7 @@ std::string SpecText(const TensorSpec& spec) {
   return text + ")";
 }
 
-// The dimension that counts the batch: where the layout has its N, the first where nothing is known.
+// Returns the batch dimension: the layout's N, or the first dimension if there is no layout.
 std::optional<size_t> BatchDimension(const TensorSpec& spec) {
   if (spec.shape.empty()) return std::nullopt;
   const std::string_view layout = spec.layout;
@@ -88,14 +88,14 @@ Status CheckShape(const TensorSpec& spec, const Tensor& input) {
   return OkStatus();
 }
 
-// BYTES pass where `images` are taken.
+// Accepts BYTES if `images` is set.
 Status CheckSpec(const TensorSpec& spec, const Tensor& input, bool images, ApiProtocol protocol) {
   if (std::any_of(input.shape.begin(), input.shape.end(), [](int64_t size) { return size < 0; })) {
     return FaultError(
         Fault::kInvalidShape,
         ForInput("Negative or zero dimension size is not acceptable: " + ShapeText(input.shape), spec.name));
   }
-  // An input of a pipeline that no node takes: anything is right.
+  // Pipeline inputs that no node uses accept any tensor.
   if (spec.type == DataType::kInvalid) return OkStatus();
   if (images && input.type == DataType::kBytes) return OkStatus();
   if (input.type != spec.type) return OvmsPrecisionError(spec, PrecisionName(input.type, protocol), protocol);
@@ -129,7 +129,7 @@ Status CheckBytes(const Tensor& input) {
                input.name));
 }
 
-// Clients name tensors in the order of the metadata as a rule, so the search begins there.
+// Clients usually name tensors in the order of the metadata, so the search begins at the input's place there.
 const Tensor* FindTensor(const InferenceRequest& request, std::string_view name, size_t hint) {
   if (hint < request.inputs.size() && request.inputs[hint].name == name) return &request.inputs[hint];
   const auto found = std::find_if(request.inputs.begin(), request.inputs.end(),
@@ -137,7 +137,7 @@ const Tensor* FindTensor(const InferenceRequest& request, std::string_view name,
   return found == request.inputs.end() ? nullptr : &*found;
 }
 
-// The input that is nobody's, or somebody's a second time. REQUIRES: there is one.
+// Returns the error for an input that is unknown or occurs twice. REQUIRES: there is one.
 Status UnexpectedInput(const ServableInfo& info, const InferenceRequest& request) {
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const Tensor& input = request.inputs[i];

@@ -35,19 +35,19 @@ class OvmsCheckTest : public ::testing::Test {
     return spec;
   }
   TensorSpec& spec() { return info_.inputs[0]; }
-  // An input with as many bytes as its shape says.
+  // Adds an input with as many bytes as its shape implies.
   void Add(std::string name, Shape shape, DataType type = DataType::kFp32) {
     const size_t size = ByteSize(type, shape).value_or(0);
     request_.inputs.push_back(
         {std::move(name), type, std::move(shape), HeapAllocator().Allocate(size).value()});
   }
-  // What is said of one input "b" like that.
+  // Returns the error for one input "b" of that shape.
   std::string CheckShape(Shape shape) {
     request_.inputs.clear();
     Add("b", std::move(shape));
     return Check();
   }
-  // The text of the refusal; "" when the request is good.
+  // Returns the error text; "" for a good request.
   std::string Check() {
     const Status status = CheckRequest(info_, request_);
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument);

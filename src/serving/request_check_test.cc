@@ -11,7 +11,7 @@ Buffer Bytes(size_t size) { return HeapAllocator().Allocate(size).value(); }
 
 Buffer Text(std::string_view text) { return CopyToHeap(std::as_bytes(std::span(text.data(), text.size()))); }
 
-// The wire form of `strings`.
+// Returns the wire form of `strings`.
 std::string Strings(const std::vector<std::string>& strings) {
   std::string wire;
   for (const std::string& s : strings) {
@@ -34,12 +34,12 @@ class CheckRequestTest : public ::testing::Test {
   static TensorSpec Spec(std::string name, DataType type, const Shape& shape, bool optional = false) {
     return {std::move(name), type, shape, optional, false, {}};
   }
-  // An input with as many bytes as its shape says.
+  // Adds an input with as many bytes as its shape implies.
   void Add(std::string name, Shape shape, DataType type = DataType::kFp32) {
     const size_t size = ByteSize(type, shape).value_or(0);
     request_.inputs.push_back({std::move(name), type, std::move(shape), Bytes(size)});
   }
-  // The text of the refusal; "" when the request is good.
+  // Returns the error text; "" for a good request.
   std::string Check() {
     const Status status = CheckRequest(info_, request_);
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument);
@@ -53,7 +53,7 @@ class CheckRequestTest : public ::testing::Test {
       spec.shape = batched;
     }
   }
-  // One BYTES input "S" of shape [2] with these bytes.
+  // Checks one BYTES input "S" of shape [2] with these bytes.
   std::string CheckStrings(std::string_view wire) {
     info_.inputs = {Spec("S", DataType::kBytes, {2})};
     request_.inputs.clear();
@@ -100,7 +100,7 @@ TEST_F(CheckRequestTest, NamesMissingInputsBesideOptionalOnes) {
             "[request id: 7] expected number of inputs between 2 and 3 but got 1 inputs for model 'm'. Got "
             "input(s) ['A'], "
             "but missing required input(s) ['B']. Please provide all required input(s).");
-  // As many as needed, but not those that are needed.
+  // The number of inputs is right, but a required one is missing.
   Add("C", {1});
   EXPECT_NE(Check().find("missing required input(s) ['B']"), std::string::npos);
   Add("B", {1});

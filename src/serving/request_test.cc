@@ -53,7 +53,7 @@ TEST(InferenceRequest, AnExceptionEndsItOnce) {
   EXPECT_EQ(heard.ends, 1);
   EXPECT_EQ(broken->gate().inside(), 0u);
 
-  // What `operator new` does when there is no memory.
+  // Does the same as `operator new` without memory.
   const auto short_of_memory = std::make_shared<Faulty>([](auto) {
     for (;;) std::get_new_handler()();
   });

@@ -1,7 +1,7 @@
-// RequestTrace: what is recorded of one request that was chosen to be traced.
+// RequestTrace: the record of one request that is traced.
 //
-// Implemented by the tracer. A request carries one or none; whoever passes it through a stage records the
-// time. The trace ends, and is written out, when its last holder lets go.
+// Implemented by the tracer. A request carries at most one, and each stage records its times in it. The trace
+// ends, and is written out, when its last owner releases it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class TraceActivity : unsigned char {
   kComputeOutputStart,
   kComputeEnd,
   kRequestEnd,
-  // The protocol's part, before and after.
+  // Recorded by the protocol, before and after the stages above.
   kReceiveStart,
   kReceiveEnd,
   kSendStart,
@@ -35,14 +35,14 @@ class RequestTrace {
  public:
   virtual ~RequestTrace() = default;
 
-  // Any thread. `ns` is SteadyNowNs(). What is recorded again replaces what was there.
+  // Records a time; `ns` is SteadyNowNs(). A second time for an activity replaces the first. Any thread.
   virtual void Record(TraceActivity activity, int64_t ns) = 0;
-  // Whether the contents of tensors are to be recorded as well.
+  // Whether to record the contents of tensors too.
   virtual bool wants_tensors() const = 0;
   virtual void RecordTensor(TraceTensorKind kind, const Tensor& tensor, int64_t ns) = 0;
-  // The trace of a request that is made on behalf of this one: an ensemble's step, a call of user code.
+  // Returns the trace of a request made on behalf of this one: a step of an ensemble, or a call of user code.
   virtual std::shared_ptr<RequestTrace> StartChild(std::string_view model, int64_t version) = 0;
-  // JSON text with the W3C trace context ("traceparent"), for user code; "" when there is none.
+  // Returns JSON text with the W3C trace context ("traceparent"), for user code; "" if there is none.
   virtual std::string context() const = 0;
 };
 

@@ -32,7 +32,7 @@ std::string TextOf(const CorrelationId& id) {
   return number != nullptr ? std::to_string(*number) : std::get<std::string>(id);
 }
 
-// In quotes, and cut where it is too long for the text of an error: between two characters of UTF-8.
+// Returns `text` in quotes. Cuts a text that is too long for an error, between two UTF-8 characters.
 std::string Quoted(std::string_view text) {
   constexpr size_t kMost = 128;
   size_t size = std::min(text.size(), kMost);
@@ -52,7 +52,7 @@ Status Disagreement(std::string_view one, std::string_view one_value, std::strin
                                   .append(other));
 }
 
-// Nothing where the tensor is not there; it is taken out.
+// Removes the input and returns it; nullopt if absent.
 std::optional<Tensor> TakeInput(std::string_view name, InferenceRequest& request) {
   const auto found = std::find_if(request.inputs.begin(), request.inputs.end(),
                                   [name](const Tensor& input) { return input.name == name; });
@@ -69,14 +69,14 @@ std::optional<SequenceInput> Read(const std::optional<Tensor>& tensor, DataType 
   input.has_shape = !tensor->shape.empty();
   const size_t size = ElementSize(type);
   if (tensor->type == type && tensor->data.size() == size) {
-    uint64_t value = 0;  // the low bytes come first
+    uint64_t value = 0;  // little-endian
     std::memcpy(&value, tensor->data.data(), size);
     input.value = value;
   }
   return input;
 }
 
-// What the inputs say, into the fields of the request.
+// Sets the request's fields from the two inputs.
 Status TakeValues(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                   InferenceRequest& request) {
   if (id) BRAID_RETURN_IF_ERROR(CheckForm(*id, kSequenceIdInput, Fault::kSequenceIdBadType));

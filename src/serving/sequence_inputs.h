@@ -1,11 +1,12 @@
-// How clients of stateful models name sequences: by two inputs that are in no metadata, `sequence_id` (UINT64
-// [1]) and `sequence_control_input` (UINT32 [1]; 0 none, 1 start, 2 end), by the parameters of KServe
-// (`sequence_id`, `sequence_start`, `sequence_end`), and by a header that proxies can route by.
+// Names of sequences in clients' requests to stateful models. A client can name its sequence in three ways.
+// - By two inputs that are not in the metadata: `sequence_id` (UINT64 [1]) and `sequence_control_input`
+//   (UINT32 [1]; 0 none, 1 start, 2 end).
+// - By KServe's parameters `sequence_id`, `sequence_start` and `sequence_end`.
+// - By a header, which proxies can use for routing.
 //
-// All of them end up in the fields of InferenceRequest. Protocols that know more of an input than a tensor
-// does (in which field of the message its value is) read the two themselves, before anything else of the
-// request is checked, by NameSequence(). What is left in `inputs` is read by the servable, by
-// TakeSequenceInputs().
+// All of them set fields of InferenceRequest. Some protocols know more about an input than its tensor shows,
+// such as the message field of its value. They read the two inputs with NameSequence(), before all other
+// checks. The servable reads inputs that are still in `inputs` with TakeSequenceInputs().
 #pragma once
 
 #include <cstdint>
@@ -20,39 +21,39 @@ namespace braid {
 
 inline constexpr std::string_view kSequenceIdInput = "sequence_id";
 inline constexpr std::string_view kSequenceControlInput = "sequence_control_input";
-// The header of HTTP and the metadata of gRPC.
+// An HTTP header, and metadata of gRPC.
 inline constexpr std::string_view kSequenceIdHeader = "braid-sequence-id";
 
-// One of the two inputs, as a protocol has found it.
+// One of the two inputs, as the protocol received it.
 struct SequenceInput {
-  bool has_shape = true;  // false: the message says nothing of a shape, or gives no dimension
+  bool has_shape = true;  // false: the message has no shape, or a shape without dimensions
   Shape shape;
-  // The value, if there is exactly one and it is where it ought to be.
+  // The value, if there is exactly one and it is in the right field.
   std::optional<uint64_t> value;
 };
 
-// Checks the inputs that are there and sets correlation_id, sequence_start, sequence_end and sequence_inputs
-// of `request`, whose fields may be set by parameters already. Errors, the first that holds, as Fault:
-// kSpecialInputNoTensorShape, kInvalidNoOfShapeDimensions, kInvalidShape, kSequenceIdBadType, then the same
-// for the control with kSequenceControlInputBadType; kInvalidSequenceControlInput; INVALID_ARGUMENT when
-// inputs and parameters disagree, and when a text names the sequence; kSequenceIdNotProvided when the request
-// does not start a sequence and names none.
+// Checks the inputs that are present and sets correlation_id, sequence_start, sequence_end and
+// sequence_inputs of `request`. Parameters may have set these fields already. Errors, in this order, as
+// Fault: kSpecialInputNoTensorShape, kInvalidNoOfShapeDimensions, kInvalidShape, kSequenceIdBadType; the same
+// for the control with kSequenceControlInputBadType; kInvalidSequenceControlInput. Then INVALID_ARGUMENT if
+// inputs and parameters disagree or a text names the sequence. Last kSequenceIdNotProvided if the request
+// neither starts nor names a sequence.
 Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                     InferenceRequest& request);
 
-// The same for a request that has a header too (empty: none). What the header says is looked at by
-// NameSequenceByHeader() after the inputs, so that a fault of an input comes first, and before it is decided
-// whether the request names a sequence at all.
+// The same for a request that may have a header too (empty: none). NameSequenceByHeader() reads the header
+// after the inputs, so that a fault of an input is reported first, and before the check that the request
+// names a sequence.
 Status NameSequence(const std::optional<SequenceInput>& id, const std::optional<SequenceInput>& control,
                     std::string_view header, bool text_ids, InferenceRequest& request);
 
-// Takes the two out of request.inputs, if they are there, and does what NameSequence() does. A tensor of
+// Removes the two inputs from request.inputs, if present, and does the work of NameSequence(). A tensor of
 // another type is kSequenceIdBadType or kSequenceControlInputBadType.
 Status TakeSequenceInputs(InferenceRequest& request);
 
-// The sequence that a header names: a decimal number, or else a text. `text_ids`: the model's ids are texts.
-// Sets correlation_id where nothing has, and leaves it alone where the header is empty. Errors:
-// INVALID_ARGUMENT when the request itself names another one.
+// Sets correlation_id from a header, if it is not set yet: a decimal number, otherwise a text. With
+// `text_ids` the model's ids are texts. An empty header changes nothing. Errors: INVALID_ARGUMENT if the
+// request names another sequence.
 Status NameSequenceByHeader(std::string_view header, bool text_ids, InferenceRequest& request);
 
 }  // namespace braid

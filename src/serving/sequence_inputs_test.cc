@@ -88,7 +88,7 @@ TEST(NameSequenceTest, TheHeaderIsAsGoodAsAnId) {
   ASSERT_TRUE(NameSequence(Number(8), std::nullopt, "008", false, request).ok());
   EXPECT_EQ(NameSequence(Number(8), std::nullopt, "9", false, request).message(),
             "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body");
-  // A fault of the inputs goes before it, and the missing name behind it.
+  // A fault of the inputs is reported before a conflict with the header, and a missing name after it.
   EXPECT_EQ(NameSequence(Number(8), Number(3), "9", false, request).message(),
             "Unexpected value of sequence control input");
   InferenceRequest none;

@@ -1,5 +1,5 @@
-// Sequences: what a servable that keeps state between requests says of itself, and how others look at the
-// sequences that it has (the cleaner, metrics, what saves them, pipelines).
+// Sequences of servables that keep state between requests: their specification, and the interface through
+// which the cleaner, metrics, persistence and pipelines use them.
 #pragma once
 
 #include <cstdint>
@@ -16,131 +16,128 @@
 
 namespace braid {
 
-// One tensor that a stateful model keeps from request to request.
+// One tensor that a stateful model keeps between requests.
 struct StateSpec {
-  std::string name;  // the variable's, as the model has it
+  std::string name;  // the name of the model's variable
   DataType type = DataType::kInvalid;
-  Shape shape;  // -1 is any size
+  Shape shape;  // -1: any size
 
   bool operator==(const StateSpec&) const = default;
 };
 
-// What makes a model of a config.json stateful.
+// The sequence settings of a stateful model of a config.json.
 struct StatefulSpec {
-  // A backend takes the states of a request behind the client's own inputs, in this order, and gives the new
-  // ones behind the client's own outputs, in the same order. A request that comes without any (which is
-  // all or none) begins a sequence: the model's own initial states hold.
+  // A backend gets the states after the client's inputs, in this order, and returns the new states after the
+  // client's outputs, in the same order. A request carries all states or none. Without states it begins a
+  // sequence with the model's own initial states.
   std::vector<StateSpec> states;
-  // Sequences that may exist at the same time.
+  // Limit on concurrent sequences.
   uint32_t max_sequences = 500;
-  // Whether the cleaner ends sequences that nobody uses.
+  // Whether the cleaner ends idle sequences.
   bool idle_cleanup = true;
-  // Whether nodes of pipelines and sessions of graphs may use it.
+  // Whether nodes of pipelines and sessions of graphs may use the model.
   bool allow_in_pipelines = false;
 };
 
-// How many there are and were, since the servable was loaded:
+// Numbers of sequences since the servable was loaded:
 //   active == restored + started - ended - expired - lost
 struct SequenceCounts {
   uint64_t active = 0;
   uint64_t started = 0;
-  uint64_t restored = 0;  // came from an earlier life of the model
-  uint64_t ended = 0;     // by a request that said so
-  uint64_t expired = 0;   // nobody used them for too long
-  uint64_t lost = 0;      // the first request failed, the instance died, or the server has dropped them
-  uint64_t rejected = 0;  // requests refused for their sequence: it is missing, ends or exists already, or
-                          // there are too many
+  uint64_t restored = 0;  // from an earlier incarnation of the model
+  uint64_t ended = 0;     // by a request with the end flag
+  uint64_t expired = 0;   // idle for too long
+  uint64_t lost = 0;      // the first request failed, the instance died, or the server dropped them
+  uint64_t rejected = 0;  // refused requests: sequence missing, ending or existing, or limit reached
 };
 
-// One sequence that is there, for people. What is not known is nothing.
+// One existing sequence, for people; nullopt where a value is unknown.
 struct SequenceReport {
   CorrelationId id = uint64_t{0};
   std::optional<int64_t> age_ns;     // since it began
-  std::optional<int64_t> idle_ns;    // since its last request has ended; 0: one is there now
-  std::optional<uint64_t> requests;  // that it has had
+  std::optional<int64_t> idle_ns;    // since its last request ended; 0: a request runs now
+  std::optional<uint64_t> requests;  // requests so far
 };
 
-// What a server knows of its right to a sequence, where replicas share a store of sequences (sequences/state_store.h).
+// The server's state of ownership of a sequence, where replicas share a store (sequences/state_store.h).
 struct OwnershipLease {
-  uint64_t life =
-      0;  // names the sequence among those that this server has had; 0: it is not known to a store
-  uint64_t epoch = 0;  // the store's number of this ownership; 0: the store has not heard of the sequence
-  uint64_t steps = 0;  // requests that have gone well since it began, on whichever server
-  int64_t confirmed_ns = 0;  // SteadyNowNs() when it was this server's for certain
-  bool stored = false;       // the store has its states as they are
+  uint64_t life = 0;         // distinguishes the sequences of this server; 0: not known to a store
+  uint64_t epoch = 0;        // the store's number of this ownership; 0: not stored yet
+  uint64_t steps = 0;        // successful requests since it began, on all servers
+  int64_t confirmed_ns = 0;  // SteadyNowNs() when the store last confirmed the ownership
+  bool stored = false;       // the store has the present states
 };
 
-// What of a sequence outlives the server, between two of its requests. `states` are those that the next
-// request begins with, named, typed and shaped as StateSpec (or `state` of a Triton model) says; their bytes
-// are shared and not to be written to.
+// The part of a sequence that survives a server restart, as it is between two requests. Its next request
+// begins with `states`. They have the names, types and shapes of StateSpec, or of a Triton model's `state`.
+// Their bytes are shared and must not be written.
 struct SavedSequence {
   CorrelationId id = uint64_t{0};
   std::vector<Tensor> states;
   OwnershipLease lease = {};
-  // How long nothing has come for it, which a reload does not change; a restart begins anew.
-  int64_t used_ns = 0;  // SteadyNowNs() when its last request ended; 0: it is not known
-  bool idle = false;    // of stateful models: it stood still at the cleaner's last look
+  // How long the sequence has been idle. A reload keeps this; a restart resets it.
+  int64_t used_ns = 0;  // SteadyNowNs() when its last request ended; 0: unknown
+  bool idle = false;    // of stateful models: unused since the cleaner's last run
 };
 
-// What was written to a store that replicas share, see sequences/state_store.h.
+// Numbers of writes to a store that replicas share, see sequences/state_store.h.
 struct SequenceStoreCounts {
-  uint64_t written = 0;      // states, and ends of sequences
-  uint64_t failed = 0;       // writes that the store did not answer, or refused
-  uint64_t taken_over = 0;   // sequences, from other replicas or from an earlier life
-  uint64_t fenced = 0;       // sequences that had another owner when this one wrote, or were gone
+  uint64_t written = 0;      // states and ends of sequences
+  uint64_t failed = 0;       // writes that the store refused or did not answer
+  uint64_t taken_over = 0;   // sequences, from other replicas or from an earlier incarnation
+  uint64_t fenced = 0;       // sequences that another server owned at a write, or that were gone
   uint64_t unconfirmed = 0;  // sequences whose last states the store has not confirmed
-  uint64_t lag_ms = 0;       // since when the oldest of those has waited
+  uint64_t lag_ms = 0;       // age of the oldest unconfirmed write
 };
 
-// Makes a sequence what it was when this was made, if just `steps` of its requests have gone well since;
-// otherwise others have gone on from there, and it stays. A request that runs meanwhile goes on from what it
-// began with. Any thread; may outlive the servable.
+// Restores a sequence to its state at the time of the mark, if exactly `steps` of its requests have succeeded
+// since. Otherwise other requests have continued from there, and it stays. A running request goes on from its
+// own state. Any thread; may outlive the servable.
 using TakeBackSteps = std::function<void(uint64_t steps)>;
 
-// The sequences of one servable, for who looks at them from outside. All methods may be called from any
-// thread, and none blocks.
+// The sequences of one servable, for callers outside it. Thread-safe; no method blocks.
 class SequenceKeeper {
  public:
   virtual ~SequenceKeeper() = default;
 
   virtual SequenceCounts counts() const = 0;
-  // Nothing where they are in no store that replicas share.
+  // nullopt without a store that replicas share.
   virtual std::optional<SequenceStoreCounts> store_counts() const { return std::nullopt; }
-  // Of those that are there, the oldest `most`.
+  // Returns the oldest `most` sequences.
   virtual std::vector<SequenceReport> List(size_t /*most*/) const { return {}; }
 
-  // One look of the cleaner: sequences that have not run since the look before end, those that are in use at
-  // this moment or whose end has begun stay. Does nothing for servables that watch the time themselves.
+  // Runs the cleaner once: ends sequences that have not run since its last run. Sequences that are in use or
+  // already ending stay. Does nothing for servables with their own timers.
   virtual void CleanUp() = 0;
-  // Ends a sequence, if there is one. What runs of it is answered; what waits is refused, as if it had come
-  // afterwards.
+  // Ends a sequence, if it exists. Its running request is answered; waiting requests are refused, as if they
+  // had arrived afterwards.
   virtual void Drop(const CorrelationId& id) = 0;
 
-  // For who may have to take back what comes next of the sequence. Empty when there is none, and where it
-  // cannot be done.
+  // Returns an undo for the sequence's next step. Empty if there is no such sequence or undo is not
+  // supported.
   virtual TakeBackSteps Mark(const CorrelationId& id) = 0;
 
-  // Whether the server has all that there is to a sequence, so that it can be saved.
+  // Whether the server has the whole state of its sequences, so that it can save them.
   virtual bool savable() const = 0;
-  // Names the model and its states: what was saved by a servable of another identity is of no use to this
-  // one. Empty when nothing was given (ServableInfo::sequence_identity).
+  // Identifies the model and its states. Sequences saved under another identity cannot be restored. Empty
+  // when ServableInfo::sequence_identity is.
   virtual const std::string& identity() const = 0;
-  // Grows with every change of what Save() gives.
+  // Rises with every change to the result of Save().
   virtual uint64_t changes() const = 0;
-  // The sequences as they stand after the last of their requests that has ended, the oldest first. Those that
-  // have not run yet and those whose last request has come are left out.
+  // Returns the sequences, oldest first, each as of its last completed request. Omits sequences that have not
+  // run yet and those whose last request has arrived.
   virtual std::vector<SavedSequence> Save() const = 0;
 
-  // Requests wait from now on, until Restore() or until `deadline_ns` (SteadyNowNs() time): what they ask for
-  // may be on its way from an earlier life. REQUIRES: no request has come yet.
+  // Holds requests until Restore() or until `deadline_ns` (SteadyNowNs()): their sequences may still be
+  // arriving from an earlier incarnation. REQUIRES: no request has arrived yet.
   virtual void HoldUntilRestored(int64_t deadline_ns) = 0;
-  // Takes what was saved in; then admits the requests that were held. Returns how many sequences were taken:
-  // those whose id exists meanwhile, whose states do not fit, or beyond the most that may exist are left out.
+  // Adds saved sequences, then admits the held requests. Returns the number added. Omits sequences whose id
+  // exists by now, whose states do not fit, or that exceed the limit.
   virtual size_t Restore(std::vector<SavedSequence> saved) = 0;
 
-  // The servable serves its last requests: those of clients go elsewhere from now on. So what waits inside
-  // for a place that another sequence keeps for its next request gets it, and that sequence is not expired:
-  // it is there for who saves it. May be called more than once, and is to be when the gate has been closed.
+  // Starts the drain: clients' new requests go elsewhere. A waiting request may now take a slot that another
+  // sequence reserves for its next request. That sequence does not expire, so that it can be saved.
+  // Idempotent; must also be called after the gate is closed.
   virtual void BeginDrain() = 0;
 };
 

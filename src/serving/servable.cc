@@ -12,7 +12,7 @@ void Servable::Begin(std::unique_ptr<InferenceRequest> request) noexcept {
     (void)Guarded([&] { preparation->Take(std::move(request)); });
     return;
   }
-  // The exception has unwound the request as well, unless it waits somewhere and goes on from there.
+  // An exception unwinds the request too, unless the request is queued and continues from there.
   (void)Guarded([&] { Infer(std::move(request)); });
 }
 

@@ -1,5 +1,5 @@
-// Servable: the one interface that a protocol sees. A scheduled model, an ensemble, a pipeline and a graph
-// are servables.
+// Servable: the interface through which protocols run inference. Scheduled models, ensembles, pipelines and
+// graphs implement it.
 #pragma once
 
 #include <atomic>
@@ -33,10 +33,10 @@ namespace braid {
 
 enum class ServableKind : unsigned char { kModel, kEnsemble, kPipeline, kGraph };
 
-// Whose texts, codes and metadata a servable answers with; its origin decides (see docs/architecture.md).
+// Selects the texts, codes and metadata of answers, by the servable's origin (see docs/architecture.md).
 enum class Dialect : unsigned char { kTriton, kOvms };
 
-// How large a dimension may be; a `max` of -1 is any size from `min` on.
+// The sizes allowed for a dimension; a `max` of -1 means no upper limit.
 struct DimensionRange {
   int64_t min = 0;
   int64_t max = -1;
@@ -46,68 +46,68 @@ struct DimensionRange {
 struct TensorSpec {
   std::string name;
   DataType type = DataType::kInvalid;
-  // As a client sees it, batch dimension included when there is one; -1 is any size.
+  // The shape that clients see, with the batch dimension if there is one; -1 is any size.
   Shape shape;
   bool optional = false;
   bool allow_ragged_batch = false;
-  // For classification, one label a line in the model's label file.
+  // For classification: the model's label file, one label per line.
   std::vector<std::string> labels;
-  // How the model sees it, where that is another shape of the same elements (`reshape`).
+  // The shape that the model sees, if it differs (`reshape`).
   std::optional<Shape> model_shape = {};
-  // What the dimensions that are -1 in `shape` may be, one for each dimension; empty when any size is right.
+  // The sizes allowed for each -1 in `shape`, one entry per dimension; empty when any size is allowed.
   std::vector<DimensionRange> ranges = {};
-  // The order of dimensions in the client's tensors ("NHWC", "N...", "..."); empty where nothing is known of
-  // it.
+  // The order of dimensions in the client's tensors ("NHWC", "N...", "..."); empty if unknown.
   std::string layout = {};
 };
 
-// What is known of a servable once it is loaded; constant after construction.
+// The description of a loaded servable. Constant after construction.
 struct ServableInfo {
   std::string name;
   int64_t version = 1;
   ServableKind kind = ServableKind::kModel;
   Dialect dialect = Dialect::kTriton;
-  // The "platform" of metadata: platform of the configuration, else its backend.
+  // The "platform" of metadata: the configuration's platform, otherwise its backend.
   std::string platform;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  // What the states of a new sequence are, one for each `state` of the configuration, as the model sees it.
+  // The states of a new sequence as the model sees them, one for each `state` of the configuration.
   std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
-  // Its user code, or that of a servable behind it, may ask other servables and wait for them.
+  // Whether its user code, or that of a dependency, may call other servables and wait for them.
   bool makes_calls = false;
   int instance_count = 1;
-  // Takes inputs that lie on a GPU (Buffer::on_device()); leaves outputs there for requests that allow it.
+  // Whether it accepts inputs on a GPU (Buffer::on_device()), and leaves outputs there for requests that
+  // allow it.
   bool device_inputs = false;
   bool device_outputs = false;
-  // How many of its executions the device runs beside each other; 0: not known.
+  // Number of executions that the device runs concurrently; 0: unknown.
   int stream_count = 0;
-  // The normalised configuration; null where the origin has none. Shared with the backend that runs it.
+  // The normalised configuration, shared with the backend; null where the origin has none.
   std::shared_ptr<const inference::ModelConfig> config;
-  // What each instance runs before the version is ready.
+  // Requests that each instance runs before the version is ready.
   std::vector<WarmupSample> warmup;
-  // Its batch size or shapes follow the requests ("auto" in a config.json).
+  // Whether its batch size or shapes follow the requests ("auto" in a config.json).
   bool automatic_shape = false;
   // Set for stateful models of a config.json.
   std::optional<StatefulSpec> stateful = {};
-  // See SequenceKeeper::identity(). Set by the repository, where sequences may be saved.
+  // See SequenceKeeper::identity(). Set by the repository if sequences may be saved.
   std::string sequence_identity = {};
-  // Extra labels on the metrics of this model.
+  // Extra labels for the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 
   const TensorSpec* FindInput(std::string_view name) const;
   const TensorSpec* FindOutput(std::string_view name) const;
 };
 
-// A servable as another one asks for it: by its name; a version of -1 is the highest that is ready.
+// A servable's reference to a dependency; version -1 is the highest ready one.
 struct ServableUse {
   std::string name;
   int64_t version = -1;
   auto operator<=>(const ServableUse&) const = default;
 };
 
-// Whether a servable can answer now. `reason` says why not, e.g. that an instance is being restarted.
+// Whether a servable can answer now; if not, `reason` says why, e.g. that an instance is restarting.
 struct Readiness {
   bool ready = true;
   std::string reason;
@@ -121,72 +121,73 @@ class Servable {
   Servable& operator=(const Servable&) = delete;
 
   const ServableInfo& info() const { return info_; }
-  // The servables that stand behind it: those of an ensemble's steps, of a pipeline's nodes, of the sessions
-  // of a graph. Always the same ones; whether they serve is another question.
+  // Returns its dependencies: the servables of an ensemble's steps, a pipeline's nodes or a graph's sessions.
+  // The list never changes, even if they do not serve.
   virtual std::vector<ServableUse> uses() const { return {}; }
   ModelStatistics& statistics() { return statistics_; }
   const ModelStatistics& statistics() const { return statistics_; }
   ApiCounters& api_counters() { return api_counters_; }
   const ApiCounters& api_counters() const { return api_counters_; }
-  // Requests pass the gate by ServableHandle; closing it starts the drain.
+  // ServableHandle enters the gate for each request; closing the gate starts the drain.
   Gate& gate() { return gate_; }
 
-  // Where a protocol puts the bytes of inputs, so that nobody has to copy them again.
+  // The allocator for the bytes of inputs, so that they need no further copy.
   virtual BufferAllocator& input_allocator() = 0;
 
-  // Checks and runs a request; never blocks. All results, errors too, arrive at the request's sink, perhaps
-  // before this returns. REQUIRES: request->sink is set, request->servable holds this servable. To be called
-  // by Begin() alone.
+  // Checks and runs a request; never blocks. All results, including errors, go to the request's sink, perhaps
+  // before this returns. REQUIRES: request->sink is set, and request->servable holds this servable. Called
+  // only by Begin().
   virtual void Infer(std::unique_ptr<InferenceRequest> request) = 0;
 
-  // Infer() within a guard, which is how a request is begun: what it throws ends the request with an error. A request that
-  // has a preparation takes that first.
+  // Begins a request: runs its preparation if it has one, otherwise calls Infer(). An exception ends the
+  // request with an error.
   void Begin(std::unique_ptr<InferenceRequest> request) noexcept;
 
-  // For all of its clients' requests together; outlives it. Null: none. Before the first request.
+  // Sets the limit on all of its clients' requests together; null: none. The limit outlives the servable.
+  // REQUIRES: no request has arrived yet.
   void set_input_limit(const InputLimit* limit) { input_limit_ = limit; }
-  // To be asked for a client's request before it is begun. Errors: RESOURCE_EXHAUSTED, where the requests of
-  // others have so many bytes of inputs that this one does not fit. REQUIRES: as for Infer().
+  // Admits a client's request; called before Begin(). Errors: RESOURCE_EXHAUSTED if its input bytes exceed
+  // the limit together with those of other requests. REQUIRES: as for Infer().
   Status Admit(InferenceRequest& request);
 
-  // Whether a client's stream to it is one conversation (OpenStream()); else each of its messages is a
-  // request of its own.
+  // Whether a client's stream is one conversation (OpenStream()). Otherwise each of its messages is a
+  // separate request.
   virtual bool takes_streams() const { return false; }
-  // Begins a conversation; `first` has what its first message says (model name, parameters), and a handle
-  // that the stream takes over. Its inputs are to be pushed as those of every later message. `sink` outlives
-  // the stream's End(). Errors: why there is no such conversation; the sink is not called then. Does not
-  // block.
+  // Begins a conversation. `first` has the first message's model name and parameters, and a handle that the
+  // stream takes over. The caller pushes the inputs of the first message like those of later ones. `sink`
+  // outlives the stream's End(). Errors: the reason why no conversation begins; `sink` is not called then.
+  // Does not block.
   virtual Result<std::shared_ptr<ServableStream>> OpenStream(InferenceRequest& first, StreamSink& sink);
 
-  // May be asked often; does not block.
+  // Cheap; does not block.
   virtual Readiness readiness() const = 0;
 
-  // As readiness(), and asks user code that has a say in it (a model's is_ready()). Does not block: `done` is
-  // called once, perhaps before this returns, perhaps seconds later on any thread.
+  // As readiness(), and also asks user code with a readiness check (a model's is_ready()). Does not block.
+  // Calls `done` once, perhaps before this returns, perhaps seconds later on any thread.
   virtual void CheckReadiness(std::function<void(Readiness)> done) { done(readiness()); }
 
-  // Its sequences; null for servables that keep nothing between requests. Lives as long as the servable.
+  // Its sequences; null for servables without state between requests. Lives as long as the servable.
   virtual SequenceKeeper* sequences() { return nullptr; }
-  // Whether clients name sequences to it: it is a stateful model, or asks one on their behalf.
+  // Whether clients name sequences to it: it is a stateful model or depends on one.
   virtual bool has_sequences() const { return info_.stateful.has_value(); }
-  // Ends a sequence in it and in what it asks, if there is one. For who has begun it for a request that then
-  // failed. Any thread, without locks; does not block.
+  // Ends a sequence in it and in its dependencies, if it exists. Used to undo a start after the request
+  // failed. Any thread, no lock is held; does not block.
   virtual void DropSequence(const CorrelationId& id);
-  // Appends what takes back the next request of a sequence, in it and in what it asks, as far as that can be
-  // done (SequenceKeeper::Mark()). Any thread, without locks; does not block.
+  // Appends an undo for the next request of a sequence, in it and in its dependencies, where supported
+  // (SequenceKeeper::Mark()). Any thread, no lock is held; does not block.
   virtual void MarkSequence(const CorrelationId& id, std::vector<TakeBackSteps>& marks);
 
-  // What it is made of, with what each part has done; nothing for one that is a whole. Any thread; does not block.
+  // Returns its parts with their counters; nullopt if it has no parts. Any thread; does not block.
   virtual std::optional<ServableStructure> structure() const { return std::nullopt; }
-  // What runs it; empty where there is nothing to tell apart. Any thread; does not block.
+  // Returns its instances; empty if they cannot be told apart. Any thread; does not block.
   virtual std::vector<InstanceReport> instances() const { return {}; }
 
-  // Requests accepted and not yet running, for the pending gauge.
+  // Returns the requests that are accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }
 
-  // Ends what runs the servable: instances are finalized and gone when this returns, or at the deadline
-  // (SteadyNowNs() time) are ended by force. Blocks; called once, by the repository, after the gate is
-  // closed. Requests that are still inside at the deadline fail with UNAVAILABLE.
+  // Stops the servable. Instances are finalized and destroyed when this returns; at the deadline
+  // (SteadyNowNs()) they are killed, and requests still in flight fail with UNAVAILABLE. Blocks. REQUIRES:
+  // called once, by the repository, after the gate is closed.
   virtual void Stop(int64_t deadline_ns) = 0;
 
  protected:
@@ -200,13 +201,13 @@ class Servable {
   Gate gate_;
 };
 
-// A place inside a servable's gate, with a share in the servable. While one exists, the servable is not
-// stopped.
+// An entry into a servable's gate, with shared ownership of the servable. The servable is not stopped while a
+// handle exists.
 class ServableHandle {
  public:
-  // Null when the servable has closed its gate.
+  // Returns null if the servable's gate is closed.
   static std::unique_ptr<ServableHandle> Enter(std::shared_ptr<Servable> servable);
-  // One more place, also when the gate has been closed since this one was given.
+  // Returns one more handle, even if the gate has been closed since.
   std::unique_ptr<ServableHandle> Another() const {
     servable_->gate().EnterAgain();
     return std::unique_ptr<ServableHandle>(new ServableHandle(servable_));
@@ -217,7 +218,7 @@ class ServableHandle {
 
   Servable& get() const { return *servable_; }
   Servable* operator->() const { return servable_.get(); }
-  // For who needs the object, but no place: it may be stopped meanwhile.
+  // Shares ownership without holding the gate: the servable may be stopped meanwhile.
   const std::shared_ptr<Servable>& share() const { return servable_; }
 
  private:

@@ -22,7 +22,7 @@ Result<std::unique_ptr<ServableHandle>> ServableReference::Enter() const {
     const uint64_t generation = catalog_.generation();
     BRAID_ASSIGN_OR_RETURN(std::shared_ptr<Servable> servable, Get());
     if (auto handle = ServableHandle::Enter(std::move(servable))) return handle;
-    // A gate closes after its servable has left the catalog, so that there is something newer to look at.
+    // A gate closes after its servable has left the catalog, so the catalog has a newer generation.
     if (catalog_.generation() == generation) {
       return NotFoundError("Request for unknown model: '" + name_ + "' has no available versions");
     }

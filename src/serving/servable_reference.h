@@ -1,8 +1,8 @@
-// ServableReference: a servable by its name, for somebody who asks it again and again: a step of an ensemble,
-// a node of a pipeline.
+// ServableReference: a reference by name to a servable that is called repeatedly, such as an ensemble's step
+// or a pipeline's node.
 //
-// It remembers what it found until the catalog changes. It keeps nothing alive: an unloaded servable goes at
-// once, and a reference to a servable that refers back is no circle.
+// It caches the servable until the catalog changes. It holds no ownership: an unloaded servable is destroyed
+// at once, and servables that refer to each other form no ownership cycle.
 //
 //   ServableReference step(catalog, "resize", -1);
 //   BRAID_ASSIGN_OR_RETURN(auto handle, step.Enter());
@@ -20,16 +20,17 @@ namespace braid {
 
 class ServableReference {
  public:
-  // `catalog` outlives this. A `version` of -1 is the highest that is ready.
+  // `catalog` outlives this. A `version` of -1 is the highest ready one.
   ServableReference(const Catalog& catalog, std::string name, int64_t version)
       : catalog_(catalog), name_(std::move(name)), version_(version) {}
 
   const std::string& name() const { return name_; }
   int64_t version() const { return version_; }
 
-  // Errors: as those of CatalogReader::Find(). Any thread; one short lock of this reference's own.
+  // Enters the servable's gate. Errors: as for CatalogReader::Find(). Any thread; takes this reference's lock
+  // briefly.
   Result<std::unique_ptr<ServableHandle>> Enter() const;
-  // The same without entering it: for a look at what it is. Any thread.
+  // Returns the servable without entering its gate, for reading its description. Any thread.
   Result<std::shared_ptr<Servable>> Get() const;
 
  private:

@@ -1,8 +1,8 @@
-// A client's stream that is one conversation with a servable: all its messages go into one run of a graph,
-// whose packets come back as they are made.
+// ServableStream: a client's stream that is one conversation with a servable. All messages go into one run of
+// a graph, which returns packets as it makes them.
 //
-// Errors of one message are the message's: Push() says what is wrong, and the conversation goes on. What ends
-// it reaches the sink at once, as End().
+// Push() returns errors of single messages, and the conversation goes on. The end of the conversation is
+// reported to the sink at once, through End().
 #pragma once
 
 #include <memory>
@@ -15,36 +15,37 @@ namespace braid {
 struct InferenceRequest;
 struct InferenceResponse;
 
-// Takes what comes of a stream. Implemented by protocols. Called on any thread, never twice at the same time;
-// must not block, and may be called from within a call to the stream.
+// Takes the responses of a stream. Implemented by protocols. Called on any thread, never concurrently,
+// perhaps from within a call to the stream; must not block.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
-  // One response, with one output of a graph. `request_id` is the id of the message that it answers, where
-  // that is known, else "".
+  // Takes one response, with one output of a graph. `request_id` is the id of the message that it answers; ""
+  // if unknown.
   virtual void Respond(InferenceResponse response, const std::string& request_id) = 0;
-  // ServableStream::wants_input() has become true again.
+  // Called when ServableStream::wants_input() becomes true again.
   virtual void OnWantsInput() = 0;
-  // The conversation is over: OK after CloseInputs(), when all has come; else why. Nothing follows, and the
-  // stream does not touch the sink again.
+  // Ends the conversation: OK after CloseInputs() when all responses were delivered, otherwise the reason.
+  // The stream does not touch the sink again.
   virtual void End(Status status) = 0;
 };
 
-// Any thread may call any of these; none blocks.
+// Thread-safe; no method blocks.
 class ServableStream {
  public:
   virtual ~ServableStream() = default;
-  // Takes the inputs of one message, and its parameters where they are those of one message (a timestamp).
-  // Errors: of this message; some of its inputs may be in already. After End() it does nothing.
+  // Takes the inputs of one message, and those of its parameters that belong to one message (a timestamp).
+  // Errors: those of this message, some of whose inputs may have been taken already. Does nothing after
+  // End().
   virtual Status Push(InferenceRequest& message) = 0;
-  // The client sends no more; what is under way is still answered.
+  // Called when the client sends no more messages; pending work is still answered.
   virtual void CloseInputs() = 0;
-  // The client is gone: what is under way ends soon, with nobody to hear of it but End().
+  // Called when the client is gone: pending work ends soon, and only End() reports it.
   virtual void Cancel() = 0;
-  // A client that does not read as fast as it is answered: while paused nothing new is begun, so that few
-  // responses come and generators stand still.
+  // Backpressure from a client that reads slowly. While paused, no new work begins, so that few responses
+  // arrive and generators stand still.
   virtual void SetPaused(bool paused) = 0;
-  // False while what was pushed waits for the servable: the next message is better read later.
+  // False while pushed messages wait for the servable; the caller then delays reading the next message.
   virtual bool wants_input() const = 0;
 };
 

@@ -147,7 +147,7 @@ void ModelStatistics::RecordResponse(uint32_t index, ResponseKind kind, int64_t 
       return;
   }
   response.compute_infer.Add(infer_ns);
-  // The response is in the server's memory when it is counted; what writes it out is the protocol.
+  // The response is counted when it is in the server's memory; the protocol writes it out later.
   response.compute_output.Add(0);
 }
 

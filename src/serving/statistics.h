@@ -1,8 +1,7 @@
-// What a servable has done since it was loaded; the numbers of the statistics extension and of the metrics
-// endpoint.
+// ModelStatistics: the activity of a servable since it was loaded, for the statistics extension and the
+// metrics endpoint.
 //
-// Recorded before the response can be seen by its client. One short lock of the servable's own; nothing
-// global.
+// It is updated before the client can see the response. Takes one short lock per servable and no global lock.
 #pragma once
 
 #include <array>
@@ -39,31 +38,31 @@ struct BatchStatistic {
   DurationStatistic compute_output;
 };
 
-// The responses of decoupled models that came as the n-th of their requests.
+// Responses of a decoupled model at one index, over all its requests.
 struct ResponseStatistic {
-  DurationStatistic compute_infer;  // since the response before, or since the request left the queue
+  DurationStatistic compute_infer;  // since the previous response, or since the request left the queue
   DurationStatistic compute_output;
   DurationStatistic success;
   DurationStatistic fail;
-  DurationStatistic empty_response;  // the end of a request, with no response
+  DurationStatistic empty_response;  // the request's end without a response
 };
 
-// In microseconds; without counts when there are none.
+// In microseconds; without counts if disabled.
 struct OvmsHistograms {
   std::array<LatencyHistogram, kApiInterfaceCount> request;  // by ApiInterface, from reading to the answer
-  LatencyHistogram inference;                                // what the model took
-  LatencyHistogram wait;                                     // for an instance
-  // Of graphs, by GraphCallIndex(): how long runs took, and how long the first response to a call.
+  LatencyHistogram inference;                                // execution of the model
+  LatencyHistogram wait;                                     // waiting for an instance
+  // Of graphs, by GraphCallIndex(): the duration of runs, and the time to the first response of a call.
   std::array<LatencyHistogram, 2> graph_processing;
   std::array<LatencyHistogram, 2> graph_latency;
 
   bool on() const { return !inference.counts.empty(); }
 };
 
-// 1 for streams, 0 for all other calls.
+// Returns 1 for streams, 0 for all other calls.
 inline size_t GraphCallIndex(ApiMethod method) { return method == ApiMethod::kModelInferStream ? 1 : 0; }
 
-// The counters, without what is told apart.
+// The counters without breakdowns.
 struct StatisticsTotals {
   uint64_t last_inference_ms = 0;  // since 1970
   uint64_t inference_count = 0;    // rows
@@ -77,20 +76,20 @@ struct StatisticsTotals {
   DurationStatistic cache_hit;
   DurationStatistic cache_miss;
   uint64_t failures[kFailureReasonCount] = {};
-  int64_t load_ns = 0;  // that it took to load
+  int64_t load_ns = 0;  // duration of the load
 };
 
 struct StatisticsSnapshot : StatisticsTotals {
-  std::map<int64_t, BatchStatistic> batches;  // by rows of the execution
-  LatencyHistogram first_response_ms;         // without counts when there is none
+  std::map<int64_t, BatchStatistic> batches;  // by rows per execution
+  LatencyHistogram first_response_ms;         // without counts if disabled
   OvmsHistograms ovms_us;
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;
 };
 
-// What a response of a decoupled model is.
+// The kind of a decoupled model's response.
 enum class ResponseKind : unsigned char { kSuccess, kFail, kEmpty };
-// A request can have any number of responses; from this index on they are counted together.
+// A request can have any number of responses; those from this index on are counted together.
 inline constexpr uint32_t kMostResponseStatistics = 256;
 
 // The times of one execution, SteadyNowNs().
@@ -103,40 +102,40 @@ struct ExecutionTimes {
 
 class ModelStatistics {
  public:
-  // What is kept beside counters. Called once at most, before the first request.
+  // Enables histograms and summaries. Called at most once, before the first request.
   void Configure(const LatencyOptions& options);
-  // The servable is loaded, which took `duration_ns`.
+  // Records that the servable was loaded in `duration_ns`.
   void RecordLoad(int64_t duration_ns);
-  // One execution ran, over `rows` rows; called before its responses are delivered.
+  // Records one execution over `rows` rows; called before its responses are delivered.
   void RecordExecution(int64_t rows, const ExecutionTimes& times);
-  // A request ended well.
+  // Records a request that succeeded.
   void RecordSuccess(int64_t rows, int64_t start_ns, int64_t queue_start_ns, const ExecutionTimes& times);
-  // A request ended with an error.
+  // Records a request that failed.
   void RecordFailure(FailureReason reason, int64_t start_ns, int64_t end_ns);
-  // A request was answered from the cache; `lookup_ns` is what that took.
+  // Records a request that was answered from the cache; the lookup took `lookup_ns`.
   void RecordCacheHit(int64_t start_ns, int64_t end_ns, int64_t lookup_ns);
-  // A request was not found there; looking, and keeping its response now, took `cache_ns`.
+  // Records a cache miss; the lookup and storing the response took `cache_ns`.
   void RecordCacheMiss(int64_t cache_ns);
-  // One response of a decoupled model's request, the `index`-th, `infer_ns` after the one before.
+  // Records the `index`-th response of a decoupled model's request, `infer_ns` after the previous one.
   void RecordResponse(uint32_t index, ResponseKind kind, int64_t infer_ns);
 
-  // The first response of a decoupled model's request came so long after the request.
+  // Records the time from a decoupled model's request to its first response.
   void RecordFirstResponse(int64_t duration_ns);
-  // A request that came by this interface has ended, well or not.
+  // Records a request of this interface that ended, successfully or not.
   void RecordApiRequest(ApiInterface interface, int64_t duration_ns);
-  // A run of a graph for a call of this method has ended; by the servable.
+  // Records a graph's run for a call of this method; called by the servable.
   void RecordGraphRun(ApiMethod method, int64_t duration_ns);
-  // A call of a graph got its first response so long after its first message; by the protocols.
+  // Records the time from a graph call's first message to its first response; called by protocols.
   void RecordGraphLatency(ApiMethod method, int64_t duration_ns);
 
   StatisticsSnapshot Snapshot() const;
-  // The same without what needs memory: for who asks often, of many.
+  // As Snapshot(), without the parts that allocate memory: for frequent reads of many models.
   StatisticsTotals Totals() const;
-  // Nothing when there are none.
+  // nullopt if disabled.
   std::optional<LatencySummariesSnapshot> Summaries() const;
 
  private:
-  // A request of a model with one response a request has ended so long after it came.
+  // Records the end of a request that has one response.
   void NoteEnd(int64_t duration_ns) BRAID_REQUIRES(mutex_);
 
   // Constant after Configure().

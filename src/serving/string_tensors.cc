@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// One long text among many short ones makes a large matrix of zeros. This is as much as one may be.
+// Limit on one matrix: one long text among many short ones makes a large matrix of zeros.
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
 Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
@@ -34,7 +34,7 @@ Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
                                                      " values; Actual: " + std::to_string(count) +
                                                      " values; " + input);
   }
-  // Lengths are of 32 bits, and each string takes at least four bytes.
+  // Lengths have 32 bits, and each string takes at least four bytes.
   const uint64_t width = longest + 1;
   if (count > kMostBytes / width) {
     return FaultError(Fault::kInvalidStringInput, std::to_string(count) + " rows of " +
@@ -58,7 +58,7 @@ Result<Tensor> ToRows(const Tensor& strings, BufferAllocator& allocator) {
 Result<Tensor> ToStrings(const Tensor& rows, BufferAllocator& allocator) {
   const auto count = static_cast<size_t>(rows.shape[0]);
   const auto width = static_cast<size_t>(rows.shape[1]);
-  // Rows of no bytes cost nothing until each is a text.
+  // Rows without bytes use no memory until each becomes a string.
   if (count > kMostBytes / sizeof(uint32_t)) {
     return FaultError(Fault::kInternalError,
                       "too many strings in output '" + rows.name + "': " + std::to_string(count));

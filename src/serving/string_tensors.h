@@ -1,5 +1,5 @@
-// Texts for servables of Dialect::kOvms that have no type for them: a U8 matrix has one text a row, filled up
-// with zeros. Clients see BYTES.
+// Strings for servables of Dialect::kOvms without a string type. The servable sees a U8 matrix with one text
+// per row, padded with zeros; clients see BYTES.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,15 @@
 
 namespace braid {
 
-// Turns the inputs that are BYTES of shape [N], where the servable wants U8 of two dimensions, into U8 of
-// shape [N, longest + 1]; to be called before CheckRequest(). The memory comes from the request's servable,
-// if it has one. Cheap when there are none. Errors: kInvalidNoOfShapeDimensions, kInvalidValueCount,
-// kInvalidStringInput (cut off, or too large with its zeros), or what the allocator says.
+// Turns BYTES inputs of shape [N] into U8 of shape [N, longest + 1] where the servable expects U8 of two
+// dimensions. Called before CheckRequest(). Allocates from the request's servable, if it has one. Cheap
+// without such inputs. Errors: kInvalidNoOfShapeDimensions, kInvalidValueCount, kInvalidStringInput
+// (truncated, or too large when padded), or the allocator's error.
 Status StringsToRows(const ServableInfo& info, InferenceRequest& request);
 
-// Turns the outputs that are U8 of two dimensions and have a name that ends in "_string" into BYTES of shape
-// [N], each row up to its first zero: what a pipeline does before it responds. REQUIRES: their data is
-// complete. Errors: kInternalError for more rows than a response can hold, UNAVAILABLE.
+// Turns U8 outputs of two dimensions whose names end in "_string" into BYTES of shape [N], each row up to its
+// first zero. Pipelines call it before they respond. Errors: kInternalError for more rows than a response can
+// hold; UNAVAILABLE. REQUIRES: the outputs' data is complete.
 Status RowsToStrings(std::vector<Tensor>& outputs);
 
 }  // namespace braid

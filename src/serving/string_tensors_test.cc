@@ -23,7 +23,7 @@ Tensor Strings(const std::vector<std::string>& values) {
   return tensor;
 }
 
-// What becomes of an input "in" of a servable that wants this.
+// Converts an input "in" for a servable with this specification.
 Result<Tensor> Take(Tensor input, DataType type = DataType::kUint8, const Shape& shape = Shape(2, -1)) {
   ServableInfo info;
   info.inputs.emplace_back();
@@ -53,7 +53,7 @@ TEST(StringTensors, StringsBecomeRowsThatAreFilledUpWithZeros) {
   EXPECT_THAT(Take(Strings({}))->shape, ElementsAre(0, 1));
 }
 
-// Room that is made for the one would be too little for the other.
+// The bytes alternate while they are read. A size computed from one reading is too small for the other.
 TEST(StringTensors, StringsThatChangeMeanwhileStayWithinTheirRows) {
   constexpr size_t kSize = 5 * 4000;
   const Buffer restless = RestlessBytes(OneElement(kSize), ManyElements(kSize));

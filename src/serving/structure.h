@@ -1,7 +1,6 @@
-// What a servable is made of, for people who look at it: the nodes and edges of an ensemble, a pipeline or a
-// graph, with what each has done since the servable was loaded; and the instances that run a model. Counters
-// only grow. Reading them takes no lock that a request waits for; two of them may be a request apart, but at
-// each node failed <= ended <= started.
+// ServableStructure: the nodes and edges of an ensemble, a pipeline or a graph, and the instances of a model,
+// for people who inspect a server. Counters start at the load and only grow. Reading them takes no lock that
+// a request waits for. Two counters may differ by one request, but at each node failed <= ended <= started.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +12,10 @@
 namespace braid {
 
 enum class StructureNodeKind : unsigned char {
-  kRequest,     // where inputs come in
-  kResponse,    // where outputs leave
+  kRequest,     // source of the inputs
+  kResponse,    // sink of the outputs
   kModel,       // runs another servable
-  kCustomNode,  // runs a library of the user
+  kCustomNode,  // runs a user's library
   kCalculator,  // runs a calculator of a graph
   kPython,      // runs a Python node of a graph
 };
@@ -41,25 +40,25 @@ constexpr const char* StructureNodeKindName(StructureNodeKind kind) {
 
 struct StructureNode {
   StructureNodeKind kind = StructureNodeKind::kModel;
-  std::string name;  // as the definition names it; unique among the nodes
-  // The servable, the library or the calculator that it runs; empty for request and response.
+  std::string name;  // as in the definition; unique among the nodes
+  // The servable, library or calculator that it runs; empty for request and response.
   std::string runs;
-  // Of kModel: the version that the definition asks for; -1 is the highest.
+  // For kModel: the version in the definition; -1 is the highest.
   int64_t version = -1;
-  // What else is said of it: "demultiply_count: 4", "gather_from_node: a", "decoupled", "SESSION:s".
+  // Further details: "demultiply_count: 4", "gather_from_node: a", "decoupled", "SESSION:s".
   std::string note;
-  uint64_t started = 0;   // executions; requests of the request, responses of the response
-  uint64_t ended = 0;     // of those; the difference runs or waits now
-  uint64_t failed = 0;    // of those that ended: with an error, and were not cancelled
+  uint64_t started = 0;   // executions; for kRequest requests, for kResponse responses
+  uint64_t ended = 0;     // of those; the others are in flight
+  uint64_t failed = 0;    // of those that ended: with an error other than a cancellation
   uint64_t total_ns = 0;  // of those that ended, from start to end
 };
 
 struct StructureEdge {
   uint32_t from = 0;  // indexes of nodes
   uint32_t to = 0;
-  std::string from_port;  // the names of the tensor or stream at either end
+  std::string from_port;  // the names of the tensor or stream at each end
   std::string to_port;
-  uint64_t passed = 0;  // tensors (of what is gathered, its pieces) or packets
+  uint64_t passed = 0;  // tensors (for a gather, its pieces) or packets
 };
 
 struct ServableStructure {
@@ -67,14 +66,14 @@ struct ServableStructure {
   std::vector<StructureEdge> edges;
 };
 
-// One instance of a model: with Python a process, with OpenVINO an infer request.
+// One instance of a model: a process for Python, an infer request for OpenVINO.
 struct InstanceReport {
   std::string name;
-  pid_t pid = 0;  // 0: none of its own, or none now
+  pid_t pid = 0;  // 0: no separate process, or none now
   bool ready = true;
-  std::string reason;      // why it is not
+  std::string reason;      // why it is not ready
   uint64_t restarts = 0;   // since the model was loaded
-  int64_t started_ms = 0;  // since 1970, of the process; 0: not known
+  int64_t started_ms = 0;  // start of the process, since 1970; 0: unknown
   uint64_t executions = 0;
 };
 

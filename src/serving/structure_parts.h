@@ -1,4 +1,4 @@
-// What structures of all kinds have in common: the nodes at both ends, names that differ, and counts.
+// Parts common to all structures: the nodes at both ends, unique names, and counters.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace braid {
 StructureNode RequestNode(std::string note = {});
 StructureNode ResponseNode();
 
-// Makes names of nodes different from each other and from those of the request and the response: those that
-// are there more than once get a number, the first of them too.
+// Makes the names of nodes unique, also against those of the request and the response. All names that occur
+// more than once get a number, including the first.
 void MakeNodeNamesUnique(std::vector<std::string>& names);
 
-// Sets the counts of a node, which is counted under `number`.
+// Sets the counters of a node that `counters` has under `number`.
 void ReadCounts(const FlowCounters& counters, size_t number, StructureNode& node);
 
 }  // namespace braid

@@ -1,7 +1,7 @@
-// Tracer: which requests are traced, and what an operator and clients may change of it. Implemented by
-// tracing/, wired in server/.
+// Tracer: selects the requests to trace, and holds the settings that operators and clients may change.
+// Implemented by tracing/, wired in server/.
 //
-// Protocols ask for each request, before they hand it over:
+// A protocol starts the trace of each request before it passes the request on:
 //
 //   if (tracer.enabled()) request->trace = tracer.Start(request->model_name, ...);
 #pragma once
@@ -22,49 +22,49 @@ namespace braid {
 
 enum class TraceProtocol : unsigned char { kHttp, kGrpc };
 
-// Where a traced request comes from. Views are used during the call alone.
+// The origin of a traced request. The views are used only during the call.
 struct TraceOrigin {
   TraceProtocol protocol = TraceProtocol::kHttp;
-  int64_t received_ns = 0;  // SteadyNowNs() when its first byte was looked at
-  // The W3C headers of those names; "" when there are none.
+  int64_t received_ns = 0;  // SteadyNowNs() when its first byte was read
+  // The W3C headers of those names; "" if absent.
   std::string_view traceparent;
   std::string_view tracestate;
 };
 
-// The settings of one model, or of all that have none of their own.
+// The settings of one model, or the global ones for models without settings.
 struct TraceSettings {
   bool timestamps = false;
   bool tensors = false;
   uint32_t rate = 1000;
-  int64_t count = -1;  // traces still to be taken; -1: any number
+  int64_t count = -1;  // traces still to be taken; -1: unlimited
   uint32_t log_frequency = 0;
   std::string file;
   std::string mode = "triton";  // or "opentelemetry"
 
   bool off() const { return !timestamps && !tensors; }
-  // "OFF", or what is on.
+  // Returns "OFF", or the enabled levels.
   std::vector<std::string> levels() const;
 };
 
-// By the names of the trace extension ("trace_level"): the new values, or nothing for what applied without
-// this change: the global setting, for the global setting that of the command line.
+// New values by their names in the trace extension ("trace_level"). nullopt clears a setting. A model then
+// uses the global setting; the global setting returns to that of the command line.
 using TraceChanges = std::map<std::string, std::optional<std::vector<std::string>>>;
 
 class Tracer {
  public:
   virtual ~Tracer() = default;
 
-  // Whether any request could be traced: one load.
+  // Whether any request could be traced. Costs one load.
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // The trace of a request that begins at `origin.received_ns`, or null when this one is not traced. Any
-  // thread; does not block. A trace may outlive the tracer, and is dropped then.
+  // Returns the trace of a request that begins at `origin.received_ns`; null if it is not traced. Does not
+  // block. Any thread. A trace may outlive the tracer, and is dropped then.
   virtual std::shared_ptr<RequestTrace> Start(std::string_view model, int64_t version,
                                               std::string_view request_id, const TraceOrigin& origin) = 0;
 
-  // `model` "" is the global setting. Any thread.
+  // Returns the settings of a model; "" is the global setting. Any thread.
   virtual TraceSettings Settings(const std::string& model) const = 0;
-  // Changes all or, with an error, nothing.
+  // Applies all changes, or none after an error.
   virtual Status Change(const std::string& model, const TraceChanges& changes) = 0;
 
  protected:

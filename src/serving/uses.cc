@@ -7,9 +7,9 @@
 namespace braid {
 namespace {
 
-// The shortest chain of at least one use, from `from` to `to`, without `from`. Empty when there is none.
+// Returns the shortest chain of at least one use from `from` to `to`, without `from`. Empty if there is none.
 std::deque<std::string> FindChain(const UsesOf& uses, const std::string& from, const std::string& to) {
-  // Breadth first, each name with the one by which it was reached.
+  // Breadth-first search; each name with its predecessor.
   std::map<std::string, std::string> reached_by;
   std::deque<std::string> todo = {from};
   while (!todo.empty()) {

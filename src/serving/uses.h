@@ -1,5 +1,5 @@
-// Uses: which servables lead to which. Ensembles and pipelines are made of other servables
-// (Servable::uses()), and must not lead back to themselves.
+// Dependencies between servables. Ensembles and pipelines depend on other servables (Servable::uses()) and
+// must not form cycles.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace braid {
 
-// Of a name, the names that it uses.
+// Returns the names of the dependencies of a name.
 using UsesOf = std::function<std::vector<std::string>(const std::string& name)>;
 
-// The shortest cycle of uses that begins and ends with `name`: "a -> b -> a". Empty when there is none.
+// Returns the shortest cycle of dependencies through `name`: "a -> b -> a". Empty if there is none.
 std::string FindCycle(const UsesOf& uses, const std::string& name);
 
-// Whether a request to `from` can come to `to`, through the ensembles and pipelines that `catalog` serves; so
-// it does when they are one. What a graph asks is decided when it runs, and cycles through graphs are found
-// then (see call_chain.h). Any thread.
+// Returns whether a request to `from` can reach `to` through the ensembles and pipelines that `catalog`
+// serves; true if both are the same. Graphs choose their calls at run time, so their cycles are found then
+// (see call_chain.h). Any thread.
 bool LeadsTo(const Catalog& catalog, const std::string& from, const std::string& to);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Requests that a model runs before its first client does.
+// WarmupSample: a request that a model runs before clients may use it.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace braid {
 // One `model_warmup` entry of a configuration.
 struct WarmupSample {
   std::string name;
-  // How often it runs on each instance.
+  // Number of runs on each instance.
   uint32_t count = 1;
   int64_t batch_size = 1;
-  // As a client would send them, and those that only the model knows of.
+  // The inputs of a client, and those that only the model knows.
   std::vector<Tensor> inputs;
 };
 

@@ -1,5 +1,5 @@
-// WorkerCounters: what has been done to the workers of models, for metrics: one row for each instance, as long as
-// that is loaded.
+// WorkerCounters: counters of interventions on models' workers, for metrics. Each loaded instance has one
+// row.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace braid {
 
-// Any thread.
+// Thread-safe.
 class WorkerCounters {
  public:
   struct Names {
@@ -27,11 +27,11 @@ class WorkerCounters {
     explicit Row(Names names) : names(std::move(names)) {}
     const Names names;
     std::atomic<uint64_t> execute_timeouts{
-        0};  // how often its requests were failed for the limit of execute()
-    std::atomic<uint64_t> memory_replacements{0};  // how often its process was replaced for its memory
+        0};  // requests that failed because execute() exceeded its time limit
+    std::atomic<uint64_t> memory_replacements{0};  // replacements of its process because of its memory
   };
 
-  // A row that is there until its last share goes. Shared with those who look.
+  // Adds a row, which exists until its last owner releases it. Readers share it.
   std::shared_ptr<Row> Add(Names names) {
     auto row = std::make_shared<Row>(std::move(names));
     MutexLock lock(mutex_);

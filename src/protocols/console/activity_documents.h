@@ -1,4 +1,4 @@
-// What the console tells of what happens over time: history, sequences, the log, traces.
+// The console's documents about activity over time: history, sequences, the log, traces.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace braid {
 
-// {"step_ms": 2000, "samples": [...]}
+// Returns {"step_ms": 2000, "samples": [...]}.
 std::string HistoryJson(const std::vector<HistorySample>& samples);
 
-// {"total": n, "sequences": [...]}, the oldest 200 of a version; none for one that keeps nothing between requests. Errors:
-// as for Catalog::Find().
+// Returns {"total": n, "sequences": [...]}, with the 200 oldest of each version; none for servables without
+// state between requests. Errors: as for Catalog::Find().
 Result<std::string> SequencesJson(const Catalog& catalog, const std::string& model, int64_t version);
 
-// {"next": n, "lost": n, "lines": [...]}
+// Returns {"next": n, "lost": n, "lines": [...]}.
 std::string LogJson(const RecentLog::Page& page);
 
-// {"watched_s": n, "traces": [...]}
+// Returns {"watched_s": n, "traces": [...]}.
 std::string TracesJson(const SlowTraces& traces, const std::string& model);
 
 }  // namespace braid

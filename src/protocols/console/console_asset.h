@@ -1,4 +1,4 @@
-// ConsoleAsset: one file of the console's page, as it is built into the program. The files themselves are of console/
+// ConsoleAsset: one file of the console's page, built into the program. The files come from console/
 // (console_assets.h).
 #pragma once
 
@@ -6,13 +6,13 @@
 
 namespace braid {
 
-// The texts live for ever.
+// The views are valid for the life of the program.
 struct ConsoleAsset {
-  // Below /console/, e.g. "index.html", "app.5f3a9c02.js". A name with a hash in it is never given to other contents.
+  // Path below /console/, e.g. "index.html", "app.5f3a9c02.js". A name with a hash never gets other contents.
   std::string_view path;
   std::string_view content_type;
-  std::string_view gzip;  // the contents, compressed
-  std::string_view etag;  // a quoted text that is another one for other contents
+  std::string_view gzip;  // compressed contents
+  std::string_view etag;  // quoted; changes with the contents
 };
 
 }  // namespace braid

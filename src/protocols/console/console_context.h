@@ -1,4 +1,4 @@
-// What the console shows, and where it gets it from. Built in server/; outlives the console.
+// ConsoleContext: the sources of the console's data. Built in server/; outlives the console.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ class ModelConfig;
 
 namespace braid {
 
-// What a person can do about which models are served.
+// The operations that change the set of served models.
 enum class ManageHow : unsigned char {
-  kNone,    // the server looks after it alone
-  kLoad,    // load and unload each, in explicit mode
-  kReload,  // have the config.json read again
+  kNone,    // none, the server manages the set
+  kLoad,    // load and unload single models, in explicit mode
+  kReload,  // reload the config.json
 };
 
-// The ports that clients reach, and who is there.
+// The ports for clients, and the numbers of open connections.
 struct ConsolePorts {
   std::string http;  // "127.0.0.1:8000"; empty: not served
   std::string grpc;
@@ -41,21 +41,21 @@ struct ConsolePorts {
 
 struct ConsoleContext {
   const ProtocolContext& server;
-  const ClientLimits& limits;  // of the clients of models
+  const ClientLimits& limits;  // of the models' clients
   ProcessMemory& memory;
   std::span<const ConsoleAsset> assets;
   ManageHow manage_how = ManageHow::kNone;
   int64_t started_ms = 0;     // since 1970
-  uint64_t memory_bytes = 0;  // that there is for the server
+  uint64_t memory_bytes = 0;  // memory available to the server
   // Any thread.
   std::function<ConsolePorts()> ports;
   const ConsoleHistory& history;
-  const RecentLog* log = nullptr;  // null: none is kept
-  SlowTraces* traces = nullptr;    // null: nothing is traced
-  // JSON text about the replicas of the fleet, asked with this value of the header Authorization, "" for none. Blocks, for seconds. Null:
-  // the server knows of no fleet.
+  const RecentLog* log = nullptr;  // null: no lines are kept
+  SlowTraces* traces = nullptr;    // null: no tracing
+  // Returns JSON text about the replicas of the fleet, queried with this Authorization header; "" for none.
+  // Blocks, perhaps for seconds. Null: no fleet is configured.
   std::function<Result<std::string>(const std::string& authorization)> fleet;
-  // JSON text of a configuration.
+  // Returns the JSON text of a configuration.
   std::function<std::string(const inference::ModelConfig&)> config_to_json;
 };
 

@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::string_view kPage = "/console";
 
-// Of the log, in one answer.
+// Numbers of log lines in one answer: default and limit.
 constexpr uint64_t kLogLines = 500;
 constexpr uint64_t kMostLogLines = 5000;
 constexpr uint64_t kWatchSeconds = 60;
 constexpr std::string_view kNoTraces = "this server does not record slow requests";
 
-// A document that changes all the time.
+// Returns a response that must not be cached.
 HttpResponse Fresh(std::string body) {
   HttpResponse response = JsonResponse(std::move(body));
   response.headers.emplace_back("Cache-Control", "no-store");
@@ -82,7 +82,7 @@ std::span<const HttpRoute> ConsoleRoutes::Routes() {
   using enum HttpRouteKind;
   using enum Api;
   static constexpr HttpRoute kRoutes[] = {
-      // The first two show what all models do.
+      // These two show the activity of all models.
       {"GET", "/console/api/overview", kStatistics, kAll, kAnsweredBy<&C::Overview>, kAtAnyTime},
       {"GET", "/console/api/fleet", kStatistics, kAll, kAnsweredBy<&C::Fleet>, kAtAnyTime},
       {"GET", "/console/api/models", kStatistics, kNamed, kAnsweredBy<&C::Models>, kAtAnyTime},
@@ -159,7 +159,7 @@ void ConsoleRoutes::LookAtFleet(HttpProtocolHost& host) {
         looking_at_fleet_ = false;
         return;
       }
-      // Those who wait longest, and whoever has shown the same.
+      // Takes the longest waiting request, and all others with the same header.
       const std::string shown = fleet_questions_.front().authorization;
       const auto same = std::stable_partition(
           fleet_questions_.begin(), fleet_questions_.end(),
@@ -218,7 +218,7 @@ HttpResponse ConsoleRoutes::Sequences(ConsoleRequest& request) {
 HttpResponse ConsoleRoutes::Log(ConsoleRequest& request) {
   if (context_.log == nullptr) return ErrorResponse(404, "the lines of the log are not kept");
   const auto limit = static_cast<size_t>(std::min(request.limit.value_or(kLogLines), kMostLogLines));
-  // A line of no model is for those who may see all of them.
+  // Lines without a model are for senders who may see all models.
   std::map<std::string, bool, std::less<>> shown;
   const auto wanted = [&](const RecentLog::Line& line) {
     if (request.model) return line.model == *request.model;

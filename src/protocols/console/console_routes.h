@@ -1,20 +1,20 @@
-// The console: a page that shows what the server does, and the JSON behind it.
+// ConsoleRoutes: the console, a page about the server's activity, and its JSON API.
 //
-//   /console/                  the page (console/), the same for everybody
-//   /console/api/overview      the server, and what the sender may do
-//   /console/api/fleet         the replicas that the operator has named, asked for this answer
+//   /console/                  the page (console/), the same for all clients
+//   /console/api/overview      the server, and the sender's rights
+//   /console/api/fleet         the replicas that the operator has named, queried for this answer
 //   /console/api/models        a row for each version
 //   /console/api/models/{model}/versions/{version}
 //   /console/api/history       counters of the last ten minutes
-//   /console/api/sequences     that a model has
+//   /console/api/sequences     sequences of a model
 //   /console/api/log           the last lines, of one model or of all
-//   /console/api/traces        the slowest requests of a model; POST has them recorded
+//   /console/api/traces        the slowest requests of a model; POST starts their recording
 //
-// What is read rides on the groups of APIs that operators know: what a model does is "statistics", the log
-// "logging", traces "trace". A list shows what its sender may see. What else changes something is not here but
-// in the protocols that share the port.
+// Reading needs the usual rights by API group: "statistics" for activity of models, "logging" for the log and
+// "trace" for traces. A list contains only entries that its sender may see. All other changes go through the
+// protocols that share the port.
 //
-//   ConsoleRoutes console(context);   // one for each server; outlives it
+//   ConsoleRoutes console(context);   // one per server; outlives it
 //   HttpServer::Start(access, control, {&console, &tfs, &kserve}, options);
 #pragma once
 
@@ -31,11 +31,12 @@
 
 namespace braid {
 
-// A request with what its query names: a model, where its path has none, and numbers.
+// A request with the parameters of its query: numbers, and the model if its path has none.
 struct ConsoleRequest : HttpRequest {
   using HttpRequest::HttpRequest;
 
-  // Errors: INVALID_ARGUMENT for a text that is no percent-encoded UTF-8, or no number. What has another name is left out.
+  // Reads the query; ignores unknown names. Errors: INVALID_ARGUMENT for invalid numbers and for texts that
+  // are not percent-encoded UTF-8.
   Status ReadQuery(std::string_view query);
 
   std::optional<int64_t> version_asked;
@@ -51,15 +52,16 @@ class ConsoleRoutes final : public HttpProtocol {
 
   static std::span<const HttpRoute> Routes();
 
-  // Answers what is below /console, and nothing else.
+  // Answers paths below /console, and no others.
   std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
                                             const std::shared_ptr<HttpExchange>& exchange) override;
 
  private:
-  // One look at the fleet at a time, on a thread that may block; who shows the same header meanwhile shares the next one.
+  // Queries the fleet on a thread that may block, one query at a time. Requests that wait with the same
+  // header share the next query.
   HttpService::Answer Fleet(ConsoleRequest& request);
   void LookAtFleet(HttpProtocolHost& host);
-  // For any model.
+  // The sender's rights to all models.
   static ConsoleRights RightsOf(const ConsoleRequest& request);
   HttpResponse Overview(ConsoleRequest& request);
   HttpResponse Models(ConsoleRequest& request);
@@ -79,7 +81,7 @@ class ConsoleRoutes final : public HttpProtocol {
   };
   Mutex fleet_mutex_;
   bool looking_at_fleet_ BRAID_GUARDED_BY(fleet_mutex_) = false;
-  std::vector<FleetQuestion> fleet_questions_ BRAID_GUARDED_BY(fleet_mutex_);  // that no look has taken yet
+  std::vector<FleetQuestion> fleet_questions_ BRAID_GUARDED_BY(fleet_mutex_);  // not yet part of a query
 };
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// The console's routes, at a server of their own.
+// The console's routes, at their own server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -106,7 +106,7 @@ class ConsoleTest : public ::testing::Test {
     server_ = HttpServer::Start(access_, control_, {&*console_}, options).value();
     client_.emplace(server_->bound_port());
   }
-  // Tokens for "all" and "some", which may see the statistics of models whose names begin with "e".
+  // Tokens for "all" and "some"; "some" may see the statistics of models whose names begin with "e".
   void StartWithRights() {
     std::ofstream(std::filesystem::path(folder_->path()) / "tokens") << "all a-token\nsome s-token\n";
     std::ofstream(std::filesystem::path(folder_->path()) / "policy") << R"({"rules": [
@@ -347,7 +347,7 @@ TEST_F(ConsoleTest, ShowsWhatTheSenderMaySee) {
   EXPECT_EQ(rows[0]["name"], "echo");
   EXPECT_EQ(Json("/console/api/models/echo/versions/1", kSome)["inputs"], json::array());
   EXPECT_EQ(Json("/console/api/models/echo/versions/1", kAll)["inputs"].size(), 1u);
-  // Nothing of this was a refusal.
+  // None of these requests counts as a refusal.
   EXPECT_EQ(control_of_access_->refused(AccessControl::Refusal::kPermissionDenied), refused);
   EXPECT_EQ(Json("/console/api/models/pipe/versions/2", kSome, 403)["error"],
             "'some' may not use the API 'statistics' of model 'pipe'");
@@ -450,7 +450,7 @@ TEST_F(ConsoleTest, LooksAtTheFleetWithWhatTheSenderHasShown) {
   EXPECT_EQ(Get("/console/api/fleet").header("Cache-Control"), "no-store");
   EXPECT_EQ(Json("/console/api/fleet", "Authorization: Bearer b-token\r\n", 503)["error"], "no such name");
   EXPECT_EQ(Get("/console/api/fleet", "Authorization: Bearer c-token\r\n").status, 429u);
-  // And goes on.
+  // The next request works again.
   EXPECT_EQ(Json("/console/api/fleet")["shown"], "");
 }
 
@@ -463,7 +463,7 @@ TEST_F(ConsoleTest, TheFleetIsForThoseWhoMaySeeAllModels) {
   Json("/console/api/fleet", "", 401);
 }
 
-// However many ask, the fleet is looked at once at a time, and all that wait with the same header share a look.
+// The fleet is queried once at a time, and all waiting requests with the same header share a query.
 TEST_F(ConsoleTest, ManyShareALookAtTheFleet) {
   std::atomic<int> looks = 0;
   std::atomic<int> now = 0;
@@ -480,20 +480,21 @@ TEST_F(ConsoleTest, ManyShareALookAtTheFleet) {
   std::vector<std::unique_ptr<TestClient>> viewers;
   for (int i = 0; i < 12; ++i) {
     viewers.push_back(std::make_unique<TestClient>(server_->bound_port()));
-    // Accepted once this is answered, so that what it sends next is in line at the only io thread.
+    // This answer shows that the connection is accepted, so the next request is queued at the only I/O
+    // thread.
     ASSERT_EQ(viewers.back()->Request("GET", "/console/api/overview").value().status, 200);
     ASSERT_TRUE(viewers.back()->SendRequest("GET", "/console/api/fleet", "",
                                             i % 2 == 0 ? "" : "Authorization: Bearer x\r\n"));
     while (looks == 0) std::this_thread::yield();
   }
-  // What else is asked meanwhile is answered: no thread of the network waits. The second answer is of a later round of
-  // the io thread than the first, which may share one with the last viewers.
+  // Other requests are answered meanwhile, since no network thread waits. The second answer belongs to a
+  // later round of the I/O thread. The first one may share a round with the last viewers.
   Json("/console/api/overview");
   Json("/console/api/overview");
   release.set_value();
   for (const auto& viewer : viewers) EXPECT_EQ(viewer->Read().value().status, 200);
   EXPECT_EQ(most, 1);
-  // One for the viewer who came first, and then one for each of the two headers.
+  // One for the first viewer, then one for each of the two headers.
   EXPECT_EQ(looks, 3);
 }
 

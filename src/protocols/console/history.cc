@@ -16,7 +16,7 @@ HistoryCounters CountersOf(const Servable& servable) {
           .pending = servable.pending_requests()};
 }
 
-// The counters alone: what is pending is not a sum over time.
+// Only the counters: `pending` is not cumulative.
 void Add(HistoryCounters& sum, const HistoryCounters& more) {
   sum.requests += more.requests;
   sum.failures += more.failures;
@@ -90,7 +90,7 @@ void ConsoleHistory::Append(Series& series, const HistoryCounters& counters) {
   const uint64_t number = next_sample_ - 1;
   if (series.changes.empty() || counters != series.last) series.changes.emplace_back(number, counters);
   series.last = counters;
-  // The first one stands for all samples up to the next.
+  // The first entry holds for all samples up to the next.
   const uint64_t oldest = next_sample_ - times_ms_.size();
   while (series.changes.size() > 1 && series.changes[1].first <= oldest) series.changes.pop_front();
 }

@@ -16,7 +16,7 @@ class ConsoleHistoryTest : public ::testing::Test {
     catalog_.Publish(model);
     return model;
   }
-  // A request of 10 ms, of which 3 were in the queue and 7 in the model.
+  // Runs requests of 10 ms each, of which 3 were in the queue and 7 in the model.
   static void Run(Servable& model, int requests) {
     const ExecutionTimes times{3 * kMs, 4 * kMs, 9 * kMs, 10 * kMs};
     for (int i = 0; i < requests; ++i) {
@@ -89,7 +89,7 @@ TEST_F(ConsoleHistoryTest, TheServersGoOnWhereAModelIsUnloaded) {
   Run(*two, 1);
   Sample();
   EXPECT_EQ(Requests(history_.OfServer()), (std::vector<uint64_t>{6, 7}));
-  // What is known of it stays until it is old.
+  // Its history stays until it is too old.
   EXPECT_EQ(Requests(history_.Of("one", 1)), (std::vector<uint64_t>{5}));
   Sample(ConsoleHistory::kSamples);
   EXPECT_TRUE(history_.Of("one", 1).empty());

@@ -14,13 +14,13 @@ namespace {
 
 uint64_t Microseconds(const DurationStatistic& duration) { return duration.ns / 1000; }
 
-// What is told of the instances of one version together.
+// Totals over the instances of one version.
 struct Instances {
   std::vector<InstanceReport> reports;
   uint64_t count = 0;
   uint64_t ready = 0;
   uint64_t restarts = 0;
-  std::optional<uint64_t> memory_bytes;  // nothing where no process is known
+  std::optional<uint64_t> memory_bytes;  // nullopt if no process is known
 };
 
 Instances InstancesOf(const Servable& servable, const ProcessMemory& memory) {
@@ -43,7 +43,7 @@ Instances InstancesOf(const Servable& servable, const ProcessMemory& memory) {
   return instances;
 }
 
-// Of an entry of the index; `servable` is null for one that does not serve.
+// Returns the row of an index entry; `servable` is null if it is not served.
 Json RowJson(const IndexEntry& entry, Servable* servable, const Instances& instances) {
   Json row = {{"name", entry.name},
               {"version", entry.version ? std::to_string(*entry.version) : ""},
@@ -83,7 +83,7 @@ Json RowJson(const IndexEntry& entry, Servable* servable, const Instances& insta
   return row;
 }
 
-// The servables that serve, for a look at each entry of the index.
+// The served servables, for lookup by index entry.
 class Serving {
  public:
   explicit Serving(const Catalog& catalog) : all_(catalog.All()) {

@@ -1,4 +1,4 @@
-// What the console tells of what is served: a row for each version of each model, and all there is to one of them.
+// The console's documents about models: a row for each version of each model, and the details of one version.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 
 namespace braid {
 
-// Whether the sender may be told of a model.
+// Returns whether the sender may see a model.
 using MayShow = std::function<bool(std::string_view model)>;
 
-// {"now_ms": ..., "may": ..., "manage_how": ..., "models": [row, ...]}, by name and version; those that are served, and those that are not, with the
-// reason. Counters are of the time since the version was loaded.
+// Returns {"now_ms": ..., "may": ..., "manage_how": ..., "models": [row, ...]}, sorted by name and version.
+// Includes versions that are not served, with the reason. Counters start when a version is loaded.
 std::string ModelsJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
                        const MayShow& may_show);
 
-// What of a version may be told beside its row.
+// The sender's rights to the details of a version.
 struct DetailRights {
   bool metadata = true;  // inputs and outputs
   bool config = true;
-  MayShow other_model = [](std::string_view) { return true; };  // that uses this one
+  MayShow other_model = [](std::string_view) { return true; };  // a dependent of this one
 };
 
-// The row of one version with its tensors, its configuration, its instances and what it is made of. Errors: NOT_FOUND for
-// a version that the catalog does not know.
+// Returns the row of one version with its tensors, configuration, instances and structure. Errors: NOT_FOUND
+// for an unknown version.
 Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory& memory,
                               const std::string& name, int64_t version, const DetailRights& rights);
 
-// The processes that run what is served now.
+// Returns the processes of all served models.
 std::vector<pid_t> WorkerProcesses(const Catalog& catalog);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// What the console tells of the server as a whole.
+// The console's document about the server as a whole.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace braid {
 
-// What the sender of a request may do at the port where it was sent.
+// The sender's rights at the port of the request.
 struct ConsoleRights {
   bool infer = false;
   bool manage = false;
@@ -17,10 +17,10 @@ struct ConsoleRights {
   bool trace = false;
 };
 
-// {"may": {...}, "manage_how": ...}: what a page may offer to its user.
+// Returns {"may": {...}, "manage_how": ...}: the operations that a page may offer its user.
 Json RightsJson(const ConsoleContext& context, const ConsoleRights& may);
 
-// For senders with rights to all models. `exiting`: the server's ports are being closed.
+// Returns the overview, for senders with rights to all models. `exiting`: the server is closing its ports.
 std::string OverviewJson(const ConsoleContext& context, const ProcessMemory& memory, const ConsoleRights& may,
                          bool exiting);
 

@@ -9,10 +9,10 @@ namespace braid {
 namespace {
 
 constexpr size_t kShortestHash = 8;
-// More than the whole page takes; bounds what a damaged file could inflate to.
+// Larger than the whole page; limits the inflated size of a damaged file.
 constexpr size_t kMostBytes = size_t{32} << 20;
 
-// Styles of elements are set by scripts (CSSOM), which needs no exception.
+// Scripts set styles of elements (CSSOM), which needs no exception here.
 constexpr std::string_view kContentSecurityPolicy =
     "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; "
@@ -20,7 +20,8 @@ constexpr std::string_view kContentSecurityPolicy =
 
 std::string_view WithoutWeakness(std::string_view tag) { return tag.starts_with("W/") ? tag.substr(2) : tag; }
 
-// Whether a field If-None-Match names the tag. Both forms of a file, compressed or not, have the same one: it is weak.
+// Returns whether an If-None-Match header contains the tag. The tag is weak: both forms of a file, compressed
+// or not, have the same one.
 bool Names(std::string_view field, std::string_view tag) {
   while (!field.empty()) {
     const size_t comma = std::min(field.find(','), field.size());

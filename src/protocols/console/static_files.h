@@ -1,5 +1,5 @@
-// The files of the console's page over HTTP: /console/, without a question about rights, since they are the same for
-// everybody and say nothing of the server.
+// Static files of the console's page, below /console/. They need no rights: they are the same for all clients
+// and contain no data of the server.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace braid {
 
-// The answer to a GET of /console/{path}; "" is index.html. As the client takes it: compressed or not, or 304 for what it
-// has. 404 for a file that there is not.
+// Returns the answer to GET /console/{path}; "" is index.html. It is compressed if the client accepts that,
+// 304 if the client has the file, and 404 for an unknown file.
 HttpResponse StaticFile(std::span<const ConsoleAsset> assets, std::string_view path, const HttpHead& head);
 
-// Whether the contents of a file of this name never change: there is a hash in it, as in "app.5f3a9c02.js".
+// Returns whether the name has a hash, as in "app.5f3a9c02.js", so that the file's contents never change.
 bool HasHash(std::string_view path);
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// What both transports of KServe answer about the server and its models: plain functions that fill the messages of the gRPC
-// service, which HTTP writes as JSON. Any thread.
+// Answers of both KServe transports about the server and its models. These functions fill the gRPC service's
+// messages; HTTP writes the messages as JSON. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,19 @@ namespace braid {
 
 inference::ServerMetadataResponse ServerMetadata(const ProtocolContext& context);
 
-// Of a ready version; -1 stands for the default one. Counts as a call over `interface`. Errors: those of the catalog.
+// Returns the metadata of a ready version; -1 is the default one. Counts as a call over `interface`. Errors:
+// those of the catalog.
 Result<inference::ModelMetadataResponse> ModelMetadata(const Catalog& catalog, CatalogReader& reader,
                                                        ApiInterface interface, const std::string& name,
                                                        int64_t version);
 
-// The servable whose configuration is told. Errors: those of the catalog, and UNSUPPORTED where there is none to tell.
+// Returns the servable whose configuration was requested. Errors: those of the catalog; UNSUPPORTED if it has
+// no configuration.
 Result<std::unique_ptr<ServableHandle>> FindConfigured(CatalogReader& reader, const std::string& name,
                                                        int64_t version);
 
-// Of all models where the name is "", of all ready versions where the version is -1. Errors: those of the catalog, and
-// INVALID_ARGUMENT for a known version that is not ready.
+// Returns the statistics of a model; "" is all models, and -1 all ready versions. Errors: those of the
+// catalog; INVALID_ARGUMENT for a known version that is not ready.
 Result<inference::ModelStatisticsResponse> ModelStatistics(const Catalog& catalog, const std::string& name,
                                                            int64_t version);
 
@@ -40,12 +42,12 @@ inference::RepositoryIndexResponse RepositoryIndex(const Catalog& catalog, bool 
 void WriteRegion(const RegionInfo& info, inference::SystemSharedMemoryStatusResponse::RegionStatus& region);
 void WriteRegion(const RegionInfo& info, inference::CudaSharedMemoryStatusResponse::RegionStatus& region);
 
-// Settings of the log that a client changes: all are read before any is applied.
+// A client's changes to log settings: all are read before any is applied.
 class LogChanges {
  public:
-  // Monostate: a value of another kind.
+  // The value as the client sent it; monostate for a value of another kind.
   using Value = std::variant<std::monostate, bool, uint64_t, std::string_view>;
-  // The error of a value that is not of the kind that the setting has, which is one of the three above.
+  // Returns the error for a value of the wrong kind; `kind` is the index in Value of the setting's kind.
   using WrongKind = Status (*)(std::string_view setting, size_t kind);
 
   Status Read(std::string_view setting, const Value& value, WrongKind wrong_kind);
@@ -57,7 +59,7 @@ class LogChanges {
   std::optional<LogFormat> format_;
 };
 
-// "ISO8601" or "default".
+// Returns "ISO8601" or "default".
 std::string_view LogFormatName(LogFormat format);
 
 }  // namespace braid

@@ -1,5 +1,4 @@
-// Both servers of KServe in front of a graph: what its inputs may be, what becomes of its outputs, metadata,
-// readiness, and what is counted.
+// Both servers of KServe in front of a graph: accepted inputs, outputs, metadata, readiness and counters.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -74,7 +73,7 @@ class GraphServers : public testing::Test {
     request.clear_raw_input_contents();
     return request;
   }
-  // "{code}: {text}", "" when all is well.
+  // Returns "{code}: {text}", or "" for success.
   std::string Fault(const ModelInferRequest& request, ModelInferResponse* response = nullptr) {
     grpc::ClientContext context;
     ModelInferResponse ignored;
@@ -91,7 +90,7 @@ class GraphServers : public testing::Test {
         .Request("POST", "/v2/models/graph/infer", json + binary, binary.empty() ? "" : header)
         .value();
   }
-  // "{status}: {error}".
+  // Returns "{status}: {error}".
   std::string RestFault(const std::string& json, const std::string& binary = "") {
     const TestResponse answer = Post(json, binary);
     constexpr std::string_view kBefore = "{\"error\":\"";
@@ -121,7 +120,8 @@ class GraphServers : public testing::Test {
   ProtocolContext context_{
       .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::shared_ptr<FakeGraph> graph_ = std::make_shared<FakeGraph>("graph");
-  // What the graph saw, and what it answers; its inputs when it is empty.
+  // The request as the graph received it, and the outputs to answer with; without outputs it echoes its
+  // inputs.
   std::vector<Tensor> inputs_;
   Parameters parameters_;
   std::vector<Tensor> outputs_;
@@ -133,7 +133,7 @@ class GraphServers : public testing::Test {
 
 TEST_F(GraphServers, GrpcHandsRawTensorsOverAsTheyAre) {
   ModelInferResponse response;
-  // Sizes that do not fit are the graph's to refuse.
+  // The graph itself refuses sizes that do not fit.
   for (const char* datatype : {"FP32", "FP16", "BF16", "BYTES", "UINT8", "my_type", "INVALID", "CUSTOM"}) {
     ASSERT_EQ(Fault(Raw(datatype, {2, 0, 5}, "odd"), &response), "");
     ASSERT_EQ(inputs_.size(), 1u);
@@ -148,7 +148,7 @@ TEST_F(GraphServers, GrpcHandsRawTensorsOverAsTheyAre) {
   }
   EXPECT_EQ(inputs_[0].type, DataType::kCustom);
   ASSERT_EQ(Fault(Raw("my_type", {1000, 1000, 1000, 1000, 1000, 1000, 1000}, ""), &response), "");
-  // As many inputs as a client likes, and outputs that it asks for without effect.
+  // A client may send any number of inputs. Its requested outputs have no effect.
   ModelInferRequest request = Raw("UINT8", {1}, "a");
   for (const char* name : {"other", "third"}) {
     AddInput(request, name, "UINT8", {1});
@@ -260,14 +260,14 @@ TEST_F(GraphServers, RestReadsInputs) {
             R"("shape":[2],"data":[1,-1]}]})");
   EXPECT_EQ(Post(Json("BYTES", "[1]", R"(,"data":["ab"])")).status, 200);
   EXPECT_EQ(inputs_[0].data.text(), std::string("\2\0\0\0ab", 6));
-  // In binary form all types are taken, of any size.
+  // The binary form supports all types and sizes.
   for (const char* datatype : {"FP16", "BF16", "my_type", "FP32", "BYTES"}) {
     outputs_ = {Output(DataType::kUint8, {1}, "x")};
     EXPECT_EQ(Post(Json(datatype, "[4,1]", R"(,"parameters":{"binary_data_size":3})"), "odd").status, 200);
     EXPECT_EQ(TypeName(inputs_[0]), datatype);
     EXPECT_EQ(inputs_[0].data.text(), "odd");
   }
-  // Without a size it is that of the shape, or all that there is of one element.
+  // Without a size, the shape's size counts; a single element takes all bytes.
   EXPECT_EQ(Post(Json("FP16", "[2]", ""), "1234").status, 200);
   EXPECT_EQ(Post(Json("my_type", "[1]", ""), "12345").status, 200);
   EXPECT_EQ(inputs_[0].data.text(), "12345");
@@ -350,13 +350,13 @@ TEST_F(GraphServers, RestRefusesOutputsThatAreNotWhatTheySay) {
 }
 
 TEST_F(GraphServers, RestSendsOutputs) {
-  // How many strings there are does not follow from the shape.
+  // The number of strings does not follow from the shape.
   outputs_ = {Output(DataType::kBytes, {11}, std::string_view("\2\0\0\0ab\1\0\0\0c", 11)),
               Output(DataType::kUint8, {2}, "AB")};
   EXPECT_THAT(Post(R"({"inputs":[]})").body,
               HasSubstr(R"([{"name":"out","datatype":"BYTES","shape":[11],"data":["ab","c"]},)"
                         R"({"name":"out","datatype":"UINT8","shape":[2],"data":[65,66]}])"));
-  // The size of what is sent in binary form says what there is.
+  // An output in binary form has the size of its bytes.
   outputs_ = {Output(DataType::kCustom, {9}, "1234567", "a \"type\"")};
   const std::string expected =
       R"({"model_name":"graph","model_version":"1","outputs":[{"name":"out","datatype":"a \"type\"",)"

@@ -1,4 +1,4 @@
-// The rights of a client to the models that its load or unload reaches beside the one that it names.
+// A client's rights to further models that its load or unload affects.
 #pragma once
 
 #include "protocols/access/access_control.h"
@@ -6,8 +6,8 @@
 
 namespace braid {
 
-// Rights to the API model-repository; to inference too where the configuration comes with the request, since the model that
-// it makes can be asked in place of those that it uses.
+// Checks the right to the API model-repository. If the request has a configuration, also the right to
+// inference: the new model could answer in place of its dependencies.
 ModelRights RightsToLoad(const Authorization& authorization, const LoadRequest& request);
 ModelRights RightsToUnload(const Authorization& authorization);
 

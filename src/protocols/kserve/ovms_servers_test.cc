@@ -1,5 +1,5 @@
 // Both servers of KServe in front of servables of a config.json: codes and texts on the wire, lookup,
-// readiness, metadata, and what is counted.
+// readiness, metadata and counters.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ class OvmsServers : public testing::Test {
     ModelInferResponse ignored;
     return stub_->ModelInfer(&context, request, response != nullptr ? response : &ignored);
   }
-  // "{code}: {text}", "" when all is well.
+  // Returns "{code}: {text}", or "" for success.
   std::string Fault(const ModelInferRequest& request) {
     const grpc::Status status = Infer(request);
     return status.ok() ? "" : std::to_string(status.error_code()) + ": " + status.error_message();
@@ -172,7 +172,7 @@ TEST_F(OvmsServers, SaysWhatIsWrongWithContents) {
             both +
                 "Passing buffers both in InferInputTensor contents and in raw_input_contents is not allowed. "
                 "Detected buffer in InferInputTensor contents for input: b");
-  // The number of inputs comes first.
+  // The number of inputs is checked first.
   AddInput(request, "c", {1});
   EXPECT_EQ(Fault(request), "3: Invalid number of inputs - Expected: 1; Actual: 2");
 
@@ -357,7 +357,7 @@ TEST_F(OvmsServers, KeepsCodesAndTextsOfAnswers) {
   EXPECT_EQ(answer->status, 204);
   EXPECT_EQ(answer->body, "");
   EXPECT_EQ(answer->header("Content-Length"), "");
-  // The connection goes on.
+  // The connection stays open.
   EXPECT_EQ(client.Request("GET", "/v2/health/live")->status, 200);
 }
 

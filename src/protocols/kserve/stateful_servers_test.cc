@@ -1,5 +1,5 @@
-// Both servers of KServe in front of a stateful servable: how clients name sequences, what they are told when
-// they do it wrong, and what they get back.
+// Both servers of KServe in front of a stateful servable: how clients name sequences, the errors for wrong
+// names, and the responses.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -41,8 +41,8 @@ constexpr std::string_view kBadControl =
     "Could not find sequence control input in expected tensor proto field uint32_val";
 constexpr std::string_view kNoId = "Sequence ID has not been provided in request inputs";
 
-// What a stateful servable does, but for the state: it notes what it was told of the sequence, and answers
-// with its input and the sequence's id. Its own id is 77.
+// A stateful servable without state: it records the sequence of each request, and answers with its input and
+// the sequence's id. Its own id is 77.
 class StatefulServers : public testing::Test {
  protected:
   StatefulServers() {
@@ -117,7 +117,7 @@ class StatefulServers : public testing::Test {
     request.Respond(std::move(response), true);
   }
 
-  // "5", "5 start", "'x' end".
+  // Returns "5", "5 start" or "'x' end".
   static std::string Text(const InferenceRequest& request) {
     const auto* number = std::get_if<uint64_t>(&request.correlation_id);
     std::string text = number != nullptr ? std::to_string(*number)
@@ -126,7 +126,7 @@ class StatefulServers : public testing::Test {
     if (request.sequence_end) text += " end";
     return text;
   }
-  // What was heard since the last call.
+  // Returns the records since the last call.
   std::vector<std::string> Seen() {
     std::lock_guard lock(mutex_);
     return std::exchange(seen_, {});
@@ -185,7 +185,7 @@ class StatefulServers : public testing::Test {
     ModelInferResponse ignored;
     return stub_->ModelInfer(&context, request, response != nullptr ? response : &ignored);
   }
-  // "{code}: {text}" or what the servable heard.
+  // Returns "{code}: {text}", or the servable's record.
   std::string Outcome(const ModelInferRequest& request, const std::vector<std::string>& headers = {}) {
     const grpc::Status status = Infer(request, nullptr, headers);
     const std::vector<std::string> seen = Seen();
@@ -198,7 +198,7 @@ class StatefulServers : public testing::Test {
   TestResponse Post(std::string_view target, std::string_view body, std::string_view headers = "") {
     return TestClient(http_->bound_port()).Request("POST", target, body, headers).value();
   }
-  // Inputs and other members of the body, and what follows it.
+  // `members` are the inputs and other members of the body; `tail` follows it.
   std::string HttpOutcome(const std::string& members, const std::string& tail = "",
                           const std::string& headers = "", const std::string& model = "stateful") {
     const std::string json = Body(members);
@@ -245,7 +245,7 @@ class StatefulServers : public testing::Test {
       .catalog = catalog_, .control = control_, .log = log_, .server_version = "1", .extensions = {}};
   std::mutex mutex_;
   std::vector<std::string> seen_;  // guarded by mutex_
-  Status fault_;                   // guarded by mutex_; what good requests are answered with
+  Status fault_;                   // guarded by mutex_; the error for good requests
   std::shared_ptr<FakeServable> stateful_;
   std::unique_ptr<KserveGrpcServer> grpc_;
   std::unique_ptr<KserveHttpServer> http_;
@@ -264,7 +264,7 @@ TEST_F(StatefulServers, InputsNameSequencesOverGrpc) {
     EXPECT_EQ(Outcome(request), "5");
     AddControl(request, form, 2);
     EXPECT_EQ(Outcome(request), "5 end");
-    // Before the model's own.
+    // Ahead of the model's own input.
     request.mutable_inputs()->SwapElements(0, 1);
     if (form == Form::kRaw) request.mutable_raw_input_contents()->SwapElements(0, 1);
     EXPECT_EQ(Outcome(request), "5 end");
@@ -302,7 +302,7 @@ TEST_F(StatefulServers, TellsFaultsOfInputsInTheirOrderOverGrpc) {
   const std::string bad_id = "3: " + std::string(kBadId);
   const std::string bad_control = "3: " + std::string(kBadControl);
   for (const Form form : {Form::kRaw, Form::kTyped}) {
-    // All that is wrong from here on is told before this.
+    // All later faults of this test are reported before this one.
     ModelInferRequest request = Request(form);
     request.mutable_inputs(0)->set_shape(1, 3);
     AddId(request, form, 0);
@@ -384,7 +384,7 @@ TEST_F(StatefulServers, TellsFaultsOfTheMessageOverGrpc) {
   const std::string structure =
       "3: Passing buffers both in ModelInferRequest::InferInputTensor::contents and in "
       "ModelInferRequest::raw_input_contents is not allowed - ";
-  // Whose bytes are whose is not known, so nothing can be said of the special inputs.
+  // Contents cannot be assigned to inputs, so the special inputs have no values.
   ModelInferRequest request = Request();
   Add(request, "sequence_id", "UINT64", {1});
   EXPECT_EQ(Outcome(request),
@@ -396,7 +396,7 @@ TEST_F(StatefulServers, TellsFaultsOfTheMessageOverGrpc) {
             structure +
                 "Passing buffers both in InferInputTensor contents and in raw_input_contents is not allowed. "
                 "Detected buffer in InferInputTensor contents for input: sequence_id");
-  // The number of inputs comes first, and counts those that are there.
+  // The number of inputs is checked first; the count has all inputs.
   Add(request, "more", "FP32", {1});
   EXPECT_EQ(Outcome(request), "3: Invalid number of inputs - Expected: 2; Actual: 3");
   for (const Form form : {Form::kRaw, Form::kTyped}) {
@@ -430,7 +430,7 @@ TEST_F(StatefulServers, InputsAreOrdinaryToOthers) {
   Publish(info);
   ModelInferRequest request = Request(Form::kRaw, "stateless");
   EXPECT_EQ(Outcome(request), "0");
-  // Nor is the header anything to them.
+  // They ignore the header too.
   EXPECT_EQ(Outcome(request, {"5"}), "0");
   EXPECT_EQ(Outcome(request, {"5", "6"}), "0");
   AddId(request, Form::kRaw, 5);
@@ -484,7 +484,7 @@ TEST_F(StatefulServers, BytesNameSequencesOverHttp) {
   EXPECT_EQ(HttpOutcome(Inputs({BinaryControl(), BinaryId()}), Control(1) + Id(5)), "5 start");
   EXPECT_EQ(HttpOutcome(Inputs({BinaryControl(), JsonId("[5]")}), Control(2)), "5 end");
   EXPECT_EQ(HttpOutcome(Inputs({BinaryId(), JsonControl("[2]")}), Id(5)), "5 end");
-  // Before, between and behind the model's own, which gets its own bytes.
+  // The special inputs are before, between and after the model's own, which gets its own bytes.
   const auto seen = [this] { return Seen(); };
   stateful_->set_responder([this](std::unique_ptr<InferenceRequest> request) {
     ASSERT_TRUE(TakeSequenceInputs(*request).ok());
@@ -511,7 +511,7 @@ TEST_F(StatefulServers, TellsFaultsOfInputsInTheirOrderOverHttp) {
   const std::string no_shape = Error(400, "Special input proto does not contain tensor shape information");
   const std::string bad_id = Error(400, kBadId);
   const std::string bad_control = Error(400, kBadControl);
-  // All is told before what is wrong with this one.
+  // All faults below are reported before this shape's.
   const auto outcome = [&](const std::string& id, const std::string& control, const std::string& tail = "") {
     return HttpOutcome(R"("inputs":[)" + Input("INPUT0", "FP32", "[1,3]", R"(,"data":[0,0])") + "," + id +
                            "," + control + "]",
@@ -537,7 +537,7 @@ TEST_F(StatefulServers, TellsFaultsOfInputsInTheirOrderOverHttp) {
   EXPECT_EQ(outcome(JsonId("[0]"), JsonControl("[2]")), Error(400, kNoId));
   EXPECT_EQ(outcome(JsonId("[0]"), JsonControl("[1]")),
             Error(400, "Invalid input shape - Expected: (1,2); Actual: (1,3); input name: INPUT0"));
-  // What is no number is no JSON of an input.
+  // A value that is not a number is an error of the input's JSON.
   EXPECT_EQ(outcome(JsonId("[\"x\"]"), JsonControl("[3]", "[]")),
             Error(400,
                   "Could not parse input content. Not valid ndarray detected - Unable to parse 'data': "
@@ -566,7 +566,7 @@ TEST_F(StatefulServers, TellsFaultsOfBytesOverHttp) {
             Error(400,
                   "Invalid content size of tensor proto - unexpected additional input data for model "
                   "'stateful'"));
-  // The connection goes on after a fault that shows in the bytes.
+  // The connection stays open after a fault that shows only in the bytes.
   TestClient client(http_->bound_port());
   const std::string json = Body(Inputs({BinaryId()}));
   const std::string headers = "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n";
@@ -589,7 +589,7 @@ TEST_F(StatefulServers, AHeaderNamesSequencesOverHttp) {
   EXPECT_EQ(
       HttpOutcome(Inputs({JsonId("[8]")}), "", "Braid-Sequence-Id: 9\r\n"),
       Error(400, "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body"));
-  // A body without JSON says nothing else.
+  // A body without JSON cannot name another sequence.
   const TestResponse raw = Post("/v2/models/stateful/infer", std::string(8, '\0'),
                                 "Inference-Header-Content-Length: 0\r\nBraid-Sequence-Id: 9\r\n");
   EXPECT_EQ(raw.status, 200);
@@ -683,14 +683,14 @@ TEST_F(StatefulServers, AnswersWithTheIdOverGrpc) {
   EXPECT_EQ(response.outputs(1).shape(0), 1);
   EXPECT_EQ(response.raw_output_contents(1), Id(77));
   EXPECT_EQ(response.parameters_size(), 0);
-  // It is there whether it is asked for or not.
+  // The response has it even if it was not requested.
   request.add_outputs()->set_name("OUTPUT0");
   ASSERT_TRUE(Infer(request, &response).ok());
   EXPECT_EQ(response.outputs_size(), 2);
   request.add_outputs()->set_name("sequence_id");
   ASSERT_TRUE(Infer(request, &response).ok());
   EXPECT_EQ(response.outputs_size(), 2);
-  // It can be the only one.
+  // It can be the only output.
   request.mutable_outputs()->DeleteSubrange(0, 1);
   ASSERT_TRUE(Infer(request, &response).ok());
   ASSERT_EQ(response.outputs_size(), 1);
@@ -763,7 +763,7 @@ TEST_F(StatefulServers, ReadsAStreamInItsOrder) {
   grpc::ClientContext context;
   context.AddMetadata("braid-sequence-id", "9");
   auto stream = stub_->ModelStreamInfer(&context);
-  // What is wrong with one message is told in its place.
+  // A fault of one message is answered in order.
   constexpr int kMessages = 100;
   std::vector<std::string> expected;
   for (int i = 0; i < kMessages; ++i) {
@@ -839,7 +839,7 @@ class SequenceHeader : public StatefulServers {
     info.kind = kind;
     Publish(info);
   }
-  // Over both; they must agree.
+  // Sends over both transports; they must agree.
   std::string Both(const std::string& model, const std::string& header) {
     const std::string over_http = HttpOutcome(Inputs({}), "", "Braid-Sequence-Id: " + header + "\r\n", model);
     EXPECT_EQ(Outcome(Request(Form::kRaw, model), {header}), over_http);
@@ -876,7 +876,7 @@ TEST_F(SequenceHeader, NamesSequencesOfWhatAsksOthers) {
   EXPECT_EQ(Both("pipeline", "12"), "12");
   EXPECT_EQ(Both("ensemble", "12"), "12");
   EXPECT_EQ(Both("graph", "12"), "12");
-  // A graph sees its parameters as they are.
+  // A graph sees its parameters unchanged.
   const std::string other =
       "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body";
   ModelInferRequest request = Request(Form::kRaw, "graph");
@@ -885,7 +885,7 @@ TEST_F(SequenceHeader, NamesSequencesOfWhatAsksOthers) {
   EXPECT_EQ(Outcome(request, {"13"}), "13");
   (*request.mutable_parameters())["sequence_id"].set_string_param("13");
   EXPECT_EQ(Outcome(request, {"12"}), "3: " + other);
-  // Without the header they are the graph's own affair.
+  // Without the header, the graph alone interprets them.
   EXPECT_EQ(Outcome(request), "0");
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":13},)" + Inputs({}), "", "Braid-Sequence-Id: 12\r\n",
                         "graph"),

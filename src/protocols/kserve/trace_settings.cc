@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxValues = 16;
 
-// A number may be written as one.
+// A number may be given as a JSON number.
 Result<std::string> Value(simdjson::dom::element element) {
   std::string_view text;
   if (!element.get_string().get(text)) return std::string(text);

@@ -1,4 +1,4 @@
-// The settings of the trace extension in terms of names and texts.
+// Settings of the trace extension as JSON.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace braid {
 
-// Whether there are settings for such a model. `model` "" stands for the global ones.
-// Errors: that of an unknown model; UNSUPPORTED without a tracer.
+// Checks that a model has trace settings; "" is the global ones. Errors: that of an unknown model;
+// UNSUPPORTED without a tracer.
 Status CheckTraceModel(const ProtocolContext& context, const std::string& model);
 
-// The settings as the body of an answer.
+// Returns the settings as the body of an answer.
 std::string TraceSettingsJson(const TraceSettings& settings);
-// The body of POST .../trace/setting.
+// Reads the body of POST .../trace/setting.
 Result<TraceChanges> ReadTraceChanges(std::string_view body);
 
 }  // namespace braid

@@ -21,7 +21,7 @@
 namespace braid {
 namespace {
 
-// What a scrape waits for processes that nobody has looked at yet.
+// Time that a scrape waits for the first measurement of new processes.
 constexpr int64_t kFirstLookNs = 100'000'000;
 
 using prometheus::ClientMetric;
@@ -41,7 +41,7 @@ double Microseconds(const DurationStatistic& duration) {
 }
 
 std::vector<ClientMetric::Label> Labels(const ServableInfo& info, std::string_view reason = "") {
-  // A tag cannot take the place of a label of ours.
+  // A tag cannot replace a label of the server.
   std::map<std::string, std::string> labels = {{"model", info.name},
                                                {"version", std::to_string(info.version)}};
   if (!reason.empty()) labels.emplace("reason", reason);
@@ -57,7 +57,7 @@ struct Model {
   std::vector<ClientMetric::Label> labels;
 };
 
-// A family with one counter a model.
+// Adds a family with one counter for each model.
 template <class Value>
 void AddCounters(MetricFamilies& families, const std::vector<Model>& models, std::string name,
                  std::string help, Value value) {
@@ -74,7 +74,7 @@ void AddGauge(MetricFamilies& families, std::string name, std::string help, doub
   families.push_back(std::move(family));
 }
 
-// Families of the models that have sequences, if there are any.
+// Adds families of the models with sequences, if any.
 void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
   for (const SequenceMetric& counted : kSequenceMetrics) {
     MetricFamily family = Family(std::string(counted.name), std::string(counted.help), counted.type);
@@ -88,7 +88,7 @@ void AddSequences(MetricFamilies& families, const std::vector<Model>& models) {
   }
 }
 
-// Families of the nodes of ensembles, pipelines and graphs, if there are any.
+// Adds families of the nodes of ensembles, pipelines and graphs, if any.
 void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
   struct Part {
     const char* name;
@@ -109,7 +109,7 @@ void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
     auto structure = model.servable->structure();
     if (!structure) continue;
     for (StructureNode& node : structure->nodes) {
-      // Those are counted as the servable's own requests.
+      // These are counted as the servable's own requests.
       if (node.kind == StructureNodeKind::kRequest || node.kind == StructureNodeKind::kResponse) continue;
       auto& [labels, kept] = nodes.emplace_back(model.labels, std::move(node));
       std::erase_if(labels, [](const ClientMetric::Label& label) { return label.name == "node"; });
@@ -281,8 +281,8 @@ MetricType TypeOf(MetricKind kind) {
   return MetricType::Untyped;
 }
 
-// A description as a line of HELP has it. prometheus-cpp escapes the values of labels alone: with a line end a description could go on as
-// samples of others.
+// Returns a description as one HELP line. prometheus-cpp escapes only the values of labels, so a line end in
+// a description could forge samples.
 std::string HelpText(const std::string& description) {
   std::string text;
   for (const char c : ToUtf8(description)) {
@@ -310,7 +310,7 @@ MetricFamily UserFamily(const CustomFamilySnapshot& snapshot) {
   return family;
 }
 
-// Jiffies of all processors together since the start of the machine.
+// Jiffies of all processors since boot.
 struct CpuTimes {
   uint64_t idle = 0;
   uint64_t total = 0;
@@ -412,7 +412,7 @@ MetricsCollector GpuMetrics(const std::vector<GpuDevice>& gpus, Nvml& nvml, int6
     const char* name;
     const char* help;
     MetricType type;
-    // Nothing where the device does not tell.
+    // Returns nullopt if the device does not report it.
     std::optional<double> (*look)(Nvml& nvml, const std::string& uuid);
   };
   static constexpr auto kValue = [](Result<double> value) {
@@ -548,7 +548,7 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
       pss.metric.emplace_back().label = {{"instance", report.name}};
     }
     memory.Ask(pids, kFirstLookNs);
-    // One whose memory is not known, since it may not be looked at or has ended, has no series.
+    // Workers of unknown memory, because it is unreadable or they have ended, have no series.
     MetricFamily known = pss;
     known.metric.clear();
     for (size_t i = 0; i < pids.size(); ++i) {
@@ -574,7 +574,7 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
     };
     const auto rows = counters.All();
     for (const Counted& counted : kCounted) {
-      // While a model is loaded anew there are two of one name.
+      // During a reload two rows have the same name.
       std::map<std::array<std::string, 3>, uint64_t> sums;
       for (const auto& row : rows)
         sums[{row->names.instance, row->names.model, row->names.version}] += ((*row).*counted.count).load();

@@ -189,7 +189,7 @@ TEST(ModelMetrics, WriteLargeCountsInFull) {
   EXPECT_NE(Text(ModelMetrics(catalog)).find("} 123456789012345\n"), std::string::npos);
 }
 
-// Neither a description nor a label can go on as samples.
+// Descriptions and labels cannot forge samples.
 TEST(UserMetrics, HostileTextsStayInTheirPlaces) {
   CustomMetrics metrics;
   auto session = metrics.Open();
@@ -275,7 +275,7 @@ TEST(GpuMetrics, AreThoseThatADeviceTells) {
   EXPECT_NE(text.find("\nnv_gpu_memory_total_bytes" + label + "2097152\n"), std::string::npos);
   EXPECT_NE(text.find("\nnv_gpu_utilization" + label + "0.26\n"), std::string::npos);
   EXPECT_NE(text.find("# TYPE nv_energy_consumption counter\n"), std::string::npos);
-  // The device counts on from 5000 J.
+  // The device itself counts from 5000 J.
   const size_t energy = text.find("\nnv_energy_consumption" + label);
   EXPECT_LT(std::stod(text.substr(energy + label.size() + 22)), 10);
   standin.Fail("nvmlDeviceGetPowerUsage 3");
@@ -300,7 +300,7 @@ TEST(AccessMetrics, CountRefusalsByReason) {
   EXPECT_NE(text.find("\nbraid_access_refused_total{reason=\"permission_denied\"} 2\n"), std::string::npos);
 }
 
-// A servable that this process runs.
+// A servable whose instance is this process.
 class Ours final : public Servable {
  public:
   using Servable::Servable;

@@ -8,7 +8,7 @@ void MetricsRoute::Enable(std::function<std::string()> text) {
 }
 
 std::span<const HttpRoute> MetricsRoute::Routes() {
-  // They name all models.
+  // The metrics name all models.
   static constexpr HttpRoute kRoutes[] = {
       {"GET", "/metrics", Api::kMetrics, HttpScope::kAll, kAnsweredBy<&MetricsRoute::Metrics>}};
   return kRoutes;

@@ -1,9 +1,9 @@
-// MetricsRoute: GET /metrics, in the text format of Prometheus. One may be served at several ports.
+// MetricsRoute: GET /metrics, in Prometheus' text format. One route may be served at several ports.
 //
 //   MetricsRoute route;
 //   route.Enable([&] { return MetricsText(collectors); });
 //
-// Two scrapes never run at once.
+// Scrapes never run concurrently.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ class MetricsRoute final : public HttpProtocol {
  public:
   static std::span<const HttpRoute> Routes();
 
-  // From here on there is such a route, which answers what `text` returns; before, the path is as unknown as
-  // any. Any thread.
+  // Enables the route, which answers with the result of `text`. Before this call the path is unknown. Any
+  // thread.
   void Enable(std::function<std::string()> text);
 
   std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
@@ -31,7 +31,7 @@ class MetricsRoute final : public HttpProtocol {
   HttpResponse Metrics(HttpRequest& request);
 
   Mutex mutex_;
-  std::function<std::string()> text_ BRAID_GUARDED_BY(mutex_);  // empty until it is enabled
+  std::function<std::string()> text_ BRAID_GUARDED_BY(mutex_);  // empty until enabled
 };
 
 }  // namespace braid

@@ -27,7 +27,7 @@ struct ServedModel {
   }
 };
 
-// In the order of labels in the text: alphabetical. Graphs have no versions.
+// Labels have alphabetical order in the text. Graphs have no versions.
 LabelList With(LabelList labels, const ServableInfo& info) {
   labels.push_back({"name", info.name});
   if (info.kind != ServableKind::kGraph) labels.push_back({"version", std::to_string(info.version)});
@@ -62,7 +62,7 @@ std::string MethodName(ApiMethod method) {
   return "";
 }
 
-// Methods with their protocols; each comes by both interfaces.
+// Methods with their protocols; each is available over both interfaces.
 constexpr std::pair<ApiProtocol, ApiMethod> kMethods[] = {
     {ApiProtocol::kKServe, ApiMethod::kModelInfer},
     {ApiProtocol::kKServe, ApiMethod::kModelMetadata},
@@ -83,7 +83,7 @@ void AddCount(MetricFamily& family, const ServableInfo& info, const ApiCall& cal
             static_cast<double>(count));
 }
 
-// One series for each API, those that nobody has called too; streams are shown when there were any.
+// Adds one series for each API, even with no calls; streams only after the first call.
 void AddCounts(MetricFamily& family, const ServedModel& model,
                uint64_t (ApiCounters::*count)(ApiCall) const) {
   const ApiCounters& counters = model.servable->api_counters();
@@ -98,7 +98,7 @@ void AddCounts(MetricFamily& family, const ServedModel& model,
   }
 }
 
-// The calls that a graph answers.
+// The calls that graphs answer.
 constexpr ApiCall kGraphCalls[] = {
     {ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInfer},
     {ApiProtocol::kKServe, ApiInterface::kRest, ApiMethod::kModelInfer},
@@ -132,7 +132,7 @@ void AddGraphHistograms(MetricFamily& family, const ServedModel& model,
   }
 }
 
-// Requests that run in the model, or are on their way out of it.
+// Returns the requests that run in the model or are returning from it.
 double ActiveRequests(const ServedModel& model) {
   const auto inside = static_cast<int64_t>(model.servable->gate().inside());
   const int64_t active = inside - model.servable->pending_requests();

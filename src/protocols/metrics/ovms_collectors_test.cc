@@ -53,7 +53,7 @@ class OvmsMetricsTest : public testing::Test {
     EXPECT_TRUE(collect.ok()) << collect.status();
     return OvmsMetricsText(*collect);
   }
-  // The value behind a series, "" when there is none.
+  // Returns the value of a series, or "" if absent.
   static std::string Value(const std::string& text, const std::string& series) {
     const size_t at = text.find(series + " ");
     if (at == std::string::npos) return "";

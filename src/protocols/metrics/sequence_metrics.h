@@ -1,5 +1,4 @@
-// The metrics of servables that have sequences, as both endpoints give them: what is counted, and how it is
-// called.
+// The metrics of servables with sequences, shared by both endpoints.
 #pragma once
 
 #include <prometheus/metric_type.h>
@@ -16,7 +15,7 @@ struct SequenceMetric {
   std::string_view name;
   std::string_view help;
   prometheus::MetricType type;
-  // Nothing where it does not exist.
+  // Returns nullopt if the metric does not apply.
   std::optional<uint64_t> (*count)(const SequenceKeeper& sequences);
 };
 

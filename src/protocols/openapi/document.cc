@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::string_view kReferencePrefix = "#/components/";
 
-// A way to name a version in the path of a model, beside none.
+// A way to name a version in the path of a model; the other way is to omit it.
 struct VersionForm {
   std::string_view segments;
-  std::string_view id;       // behind an operationId
-  std::string_view summary;  // behind a summary
+  std::string_view id;       // appended to the operationId
+  std::string_view summary;  // appended to the summary
 };
 constexpr VersionForm kVersionForms[] = {
     {"/versions/{version}", "OfVersion", ", of one version"},
@@ -71,7 +71,8 @@ std::string LowerCase(std::string_view text) {
   return lower;
 }
 
-// The statuses of the operation, and those of all routes where it does not say what they are, in rising order.
+// Returns the operation's statuses, and those common to all routes unless it defines them itself, in
+// ascending order.
 Json AllResponses(const Json& own, const HttpRoute& route, const DescribedPath& path, bool has_tokens) {
   std::map<std::string, Json> responses;
   for (const auto& [status, response] : own.items()) responses.emplace(status, response);
@@ -114,7 +115,7 @@ Json Operation(const Json& described, const HttpRoute& route, const DescribedPat
   return operation;
 }
 
-// The components that `json` refers to, and those that they refer to, as "kind/name".
+// Collects the components that `json` references, directly or not, as "kind/name".
 void CollectReferences(const Json& json, const Json& components, std::set<std::string>& found) {
   if (const auto reference = json.is_object() ? json.find("$ref") : json.end(); reference != json.end()) {
     std::string name = reference->get<std::string>().substr(kReferencePrefix.size());

@@ -1,10 +1,11 @@
-// The REST API of a port as an OpenAPI 3.0 document, made from the tables that requests are routed by.
+// OpenApiDocument: the REST API of a port as an OpenAPI 3.0 document, built from the routing tables.
 //
 //   const OpenApiPart metrics{OpenApiMetricsPart(), MetricsRoute::Routes()};
-//   auto description = OpenApiDocument({.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
+//   auto description = OpenApiDocument(
+//       {.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
 //
-// What a route is for stands in a part (parts.h); that there is such a route, and under which paths, stands in the
-// table alone. A route that no part describes, and a description that no route has, is an error.
+// A part (parts.h) describes each route; only the tables define which routes and paths exist. A route without
+// a description, or a description without a route, is an error.
 #pragma once
 
 #include <span>
@@ -18,7 +19,7 @@
 
 namespace braid {
 
-// The path of the document itself.
+// The document's own path.
 inline constexpr std::string_view kOpenApiPath = "/openapi.json";
 
 struct OpenApiPart {
@@ -27,28 +28,27 @@ struct OpenApiPart {
 };
 
 struct OpenApiOptions {
-  std::string version;      // of the server
-  Api document_api;         // that the document's own route belongs to
-  ApiSet served;            // at this port; routes of others are left out
-  bool has_tokens = false;  // whether senders show tokens
+  std::string version;      // the API group of the document's own route
+  Api document_api;         // the groups of this port; other routes are omitted
+  ApiSet served;            // whether senders use tokens
+  bool has_tokens = false;  // whether senders use tokens
 };
 
 struct PortRoute {
   Api api;
   std::string method;
-  std::string path;  // without the ways to name a version
+  std::string path;  // without the alternatives that name a version
   std::string summary;
 };
 
 struct PortDescription {
   std::string version;            // of the server
   std::string document;           // OpenAPI, as JSON
-  std::vector<PortRoute> routes;  // in the order of the parts; the document's own among them
+  std::vector<PortRoute> routes;  // in the order of the parts, including the document's own
 };
 
-// Adds to each operation what the routing and the transport answer for all of them: the variables of its path, and
-// the statuses from before a protocol sees a request. Leaves out components that nothing refers to.
-// Errors: INTERNAL.
+// Adds to each operation the answers of routing and transport: the variables of its path, and the statuses
+// from before a protocol gets a request. Omits components without references. Errors: INTERNAL.
 Result<PortDescription> OpenApiDocument(const OpenApiOptions& options, const std::vector<OpenApiPart>& parts);
 
 }  // namespace braid

@@ -98,7 +98,7 @@ TEST(OpenApiDocumentTest, AddsTheStatusesOfAllRoutes) {
   EXPECT_THAT(Keys(thing["responses"]), testing::ElementsAre("200", "400", "403", "431", "503"));
   EXPECT_EQ(thing["responses"]["403"]["description"], "its own");
   EXPECT_FALSE(thing.contains("security"));
-  // A probe is answered at any time.
+  // Probes are answered in every phase of the server.
   EXPECT_THAT(Keys(document["paths"]["/others"]["post"]["responses"]),
               testing::ElementsAre("200", "403", "413", "431"));
 }

@@ -13,7 +13,7 @@ bool IsOfHost(char c) {
          std::string_view("-.:[]").find(c) != std::string_view::npos;
 }
 
-// The texts are the program's own, but for the console's address, which has no characters of HTML.
+// All texts are the program's own except the console's address, which has no characters special to HTML.
 std::string Html(const std::vector<const PortRoute*>& routes, const std::string& console, bool described) {
   std::string page =
       "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "

@@ -1,4 +1,4 @@
-// The page at / of a port: the routes, their description and the console, for a first look.
+// The page at / of a port, a first overview: the routes, their description and the console.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,18 @@
 
 namespace braid {
 
-// The port of the console's page.
+// The port that serves the console's page.
 struct ConsolePort {
   std::string scheme;
   std::string endpoint;  // "0.0.0.0:8002"
 };
 
-// Where a client that has asked for `host` (a field Host) finds the console: a port of all addresses has that of the host.
+// Returns the console's address for a client that sent `host` (its Host header). A port on all addresses gets
+// this host.
 std::string ConsoleUrl(const ConsolePort& port, std::string_view host);
 
-// HTML, else JSON. It needs no right, and has what the sender may use: routes of groups that `may` allows. `console`: its address, or empty
-// where there is none.
+// Returns the page as HTML or JSON. It needs no right and lists only routes of groups that `may` allows.
+// `console`: its address; empty if there is none.
 HttpResponse FrontPage(const PortDescription& port, const std::string& console, bool html,
                        const std::function<bool(Api)>& may);
 

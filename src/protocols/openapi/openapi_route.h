@@ -1,11 +1,11 @@
-// OpenApiRoute: GET /openapi.json, the description of one port, and GET /, a page for a first look.
+// OpenApiRoute: GET /openapi.json, the description of one port, and GET /, an overview page.
 //
 //   OpenApiRoute route;
 //   route.Publish(Api::kMetadata, description);   // OpenApiDocument()
 //   route.LeadToConsole({"http", "0.0.0.0:8002"});
 //
-// The description belongs to the group metadata, as it tells what GET /v2 tells; at a port that serves no metadata, to the first of
-// metrics and health that it serves (OpenApiRoute::ApiOf).
+// The description belongs to the API group metadata, like GET /v2. At a port without metadata, it belongs to
+// the first of metrics and health that the port serves (OpenApiRoute::ApiOf).
 #pragma once
 
 #include <memory>
@@ -21,13 +21,12 @@ namespace braid {
 
 class OpenApiRoute final : public HttpProtocol {
  public:
-  // Which group the document is of, at a port that serves `served`.
+  // Returns the document's group at a port that serves `served`.
   static Api ApiOf(const ApiSet& served);
 
-  // From here on there are such routes, or their text is another one; before, the paths are as unknown as any. Any
-  // thread.
+  // Enables the routes, or replaces their text. Before the first call the paths are unknown. Any thread.
   void Publish(Api api, PortDescription description);
-  // From here on the page names the console. Any thread.
+  // Adds a link to the console. Any thread.
   void LeadToConsole(ConsolePort port);
 
   std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
@@ -41,7 +40,7 @@ class OpenApiRoute final : public HttpProtocol {
 
   HttpResponse Description(HttpRequest& request);
 
-  Published<Document> document_{nullptr};    // null until it is published
+  Published<Document> document_{nullptr};    // null until published
   Published<ConsolePort> console_{nullptr};  // null without one
 };
 

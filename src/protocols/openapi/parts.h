@@ -1,8 +1,8 @@
-// The parts that the document is made of: the JSON files of this folder, as they are in the tree.
+// The parts of the OpenAPI document: the JSON files of this folder.
 //
-// A part has "paths" as an OpenAPI document has them, each as the route without a version or a label, and
-// without what OpenApiDocument() adds; "tags" and "components" go into the document as they are. server.json is
-// the frame of all others.
+// The "paths" of a part are those of OpenAPI, each a route without a version or a label. OpenApiDocument()
+// adds the rest. "tags" and "components" are copied into the document. server.json is the frame of all other
+// parts.
 #pragma once
 
 #include <string_view>

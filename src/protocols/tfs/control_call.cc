@@ -18,7 +18,7 @@ void CountGrpcCall(Servable& servable, ApiMethod method) {
   servable.api_counters().Count({ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, method}, true);
 }
 
-// Labels are not told apart: they stand for the default version.
+// Labels are ignored and select the default version.
 Result<int64_t> VersionOf(const ModelSpec& spec) {
   return CatalogVersion(spec.has_version() ? spec.version().value() : 0);
 }

@@ -1,5 +1,4 @@
-// The unary methods of TensorFlow Serving but Predict: one table says which API each belongs to, and what
-// answers it.
+// The unary methods of TensorFlow Serving except Predict. One table lists each method's API and function.
 #pragma once
 
 #include <vector>

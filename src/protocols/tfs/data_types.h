@@ -1,4 +1,4 @@
-// TensorFlow's element types and ours.
+// Conversion between TensorFlow's element types and DataType.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace braid {
 
-// `dtype` as it stands in a TensorProto; nothing for those that no servable has (complex, quantised,
-// resources) and for numbers that are no type.
+// Returns the type for the `dtype` of a TensorProto. nullopt for types that no servable has (complex,
+// quantised, resources) and for unknown numbers.
 std::optional<DataType> FromTensorFlow(uint32_t dtype);
 
-// DT_STRING for kBytes, DT_INVALID for kInvalid.
+// Returns DT_STRING for kBytes, DT_INVALID for kInvalid.
 tensorflow::DataType ToTensorFlow(DataType type);
 
-// The field of a TensorProto, by its number, in which elements of the type stand when they are not in
-// tensor_content; 0 for kInvalid.
+// Returns the number of the TensorProto field for elements of the type outside tensor_content; 0 for
+// kInvalid.
 uint32_t ValueField(DataType type);
 
 }  // namespace braid

@@ -40,8 +40,8 @@ std::string FlawText(Flaw fault, DataType type) {
   return "";
 }
 
-// Calls `leaf` for each value below `root`, in order. The arrays have the sizes of `shape`, and no array is
-// below its last dimension. Without recursion: the client decides how deep it goes.
+// Calls `leaf` for each value below `root`, in order. Checks that arrays have the sizes of `shape`, without
+// further nesting. Not recursive, since the client chooses the depth.
 template <class Leaf>
 Flaw Walk(element root, std::span<const int64_t> shape, Leaf&& leaf) {
   if (shape.empty()) return root.type() == element_type::ARRAY ? Flaw::kRagged : leaf(root);
@@ -97,7 +97,7 @@ Flaw ToInteger(element value, T& to) {
     }
     case element_type::DOUBLE: {
       const double number = std::trunc(value.get_double().value_unsafe());
-      // The bounds as doubles: 2^63 and 2^64 are the first that are too large.
+      // The bounds as doubles: 2^63 and 2^64 are the first values out of range.
       if (number < static_cast<double>(kMin) || number >= std::ldexp(1.0, std::numeric_limits<T>::digits)) {
         return Flaw::kRange;
       }
@@ -141,7 +141,7 @@ Flaw ToBf16(element value, uint16_t& to) {
   return (to & 0x7fff) == 0x7f80 ? Flaw::kRange : Flaw::kNone;
 }
 
-// Writes all values of the source as T, one after the other.
+// Writes all values of the source as T, consecutively.
 template <class T, Flaw (*Convert)(element, T&)>
 Flaw Fill(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
   for (element value : source.values) {
@@ -194,7 +194,7 @@ Flaw FillNumbers(const JsonTensorSource& source, DataType type, std::span<const 
   return Flaw::kKind;
 }
 
-// The base64 text of such an object. REQUIRES: IsBase64Object(value)
+// Returns the base64 text of such an object. REQUIRES: IsBase64Object(value).
 std::optional<std::string_view> Base64Text(element value) {
   std::string_view text;
   const auto object = value.get_object().value_unsafe();
@@ -230,7 +230,7 @@ Flaw MeasureStrings(const JsonTensorSource& source, std::span<const int64_t> sha
   return Flaw::kNone;
 }
 
-// After MeasureStrings().
+// REQUIRES: MeasureStrings() was called.
 Flaw FillStrings(const JsonTensorSource& source, std::span<const int64_t> shape, std::byte* to) {
   const auto put = [&to](std::string_view text) {
     const auto length = static_cast<uint32_t>(text.size());
@@ -255,7 +255,7 @@ Flaw FillStrings(const JsonTensorSource& source, std::span<const int64_t> shape,
   return Flaw::kNone;
 }
 
-// What a tensor without a type of its own is.
+// Returns the type for a tensor whose type follows from its first value.
 DataType TypeOf(element leaf) {
   switch (leaf.type()) {
     case element_type::BOOL:
@@ -284,7 +284,7 @@ Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, siz
   const auto failed = [&](std::string_view text) {
     return FaultError(fault, std::string(text) + "; input name: " + tensor.name);
   };
-  // The first value tells how deep the arrays are and how long; all others must agree.
+  // The first value determines depth and lengths of the arrays; all others must match.
   Shape shape;
   if (source.rows) shape.push_back(static_cast<int64_t>(source.values.size()));
   const size_t outer = shape.size();
@@ -303,7 +303,7 @@ Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, siz
   } else if (wanted.images && leaf && (leaf->type() == element_type::STRING || IsBase64Object(*leaf))) {
     tensor.type = DataType::kBytes;
   }
-  // Each value takes a character at least, so no memory is taken for what cannot be there.
+  // Each value needs at least one character, so an impossible count allocates no memory.
   const std::optional<int64_t> count = ElementCount(shape);
   if (!count || static_cast<uint64_t>(*count) > json_bytes) {
     return failed(FlawText(Flaw::kRagged, tensor.type));

@@ -1,4 +1,4 @@
-// Tensors out of the JSON of the REST API: numbers, booleans, strings and {"b64": "..."} in arrays of any
+// Reads tensors from the JSON of the REST API: numbers, booleans, strings and {"b64": "..."} in arrays of any
 // depth.
 #pragma once
 
@@ -15,28 +15,28 @@
 
 namespace braid {
 
-// The values of one tensor: one JSON value (column format), or one for each row, which the tensor has as a
-// further, outermost dimension (row format).
+// The JSON values of one tensor. In column format there is one value. In row format there is one per row, and
+// the rows are an additional outermost dimension.
 struct JsonTensorSource {
   boost::container::small_vector<simdjson::dom::element, 4> values;
   bool rows = false;
 };
 
-// Whether it is an object of the one key "b64".
+// Returns whether `value` is an object with "b64" as its only key.
 bool IsBase64Object(simdjson::dom::element value);
 
-// What the values of a tensor are to become.
+// The wanted type of a tensor.
 struct JsonTensorType {
-  // kInvalid stands for what the first value suggests.
+  // kInvalid: the type follows from the first value.
   DataType type = DataType::kInvalid;
-  // Strings, which are encoded images, in place of numbers make the tensor one of BYTES.
+  // Strings in place of numbers are encoded images and make the tensor BYTES.
   bool images = false;
 };
 
-// Fills type, shape and data of `tensor`, whose name is set. Numbers are cast to `wanted`. The data is
-// written once, to memory of `allocator`; `json_bytes`, the size of the document, bounds it. Errors: `fault`
-// with what is wrong, for ragged arrays, values of another kind or out of the type's range, and base64 that
-// is none; those of the allocator.
+// Sets type, shape and data of `tensor`, whose name is already set. Numbers are cast to `wanted`. The data is
+// written once, into memory of `allocator`; `json_bytes`, the document's size, bounds it. Errors: `fault`
+// with the reason, for ragged arrays, values of another kind or beyond the type's range, and invalid base64;
+// those of the allocator.
 Status ReadJsonTensor(const JsonTensorSource& source, JsonTensorType wanted, size_t json_bytes, Fault fault,
                       BufferAllocator& allocator, Tensor& tensor);
 

@@ -1,4 +1,4 @@
-// Which servable a call of the TensorFlow Serving APIs means.
+// Lookup of the servable for a call of the TensorFlow Serving APIs.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,12 @@
 
 namespace braid {
 
-// The version for the catalog: -1 for 0, which is the default version to these APIs.
-// Errors: INVALID_ARGUMENT for a negative one.
+// Returns the catalog's version: -1 for 0, the default version in these APIs. Errors: INVALID_ARGUMENT for a
+// negative version.
 Result<int64_t> CatalogVersion(int64_t version);
 
-// The servable that answers Predict; `version` is the catalog's. Errors: those of the catalog, but for a name
-// that is unknown, which ends where pipelines are looked for; graphs are not found either. UNSUPPORTED for
-// models that answer a request more than once.
+// Returns the servable that answers Predict; `version` is the catalog's. Errors: those of the catalog, except
+// that an unknown name or a graph gives the error of a missing pipeline. UNSUPPORTED for decoupled models.
 Result<std::unique_ptr<ServableHandle>> FindForPredict(CatalogReader& reader, std::string_view name,
                                                        int64_t version);
 

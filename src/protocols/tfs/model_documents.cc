@@ -27,7 +27,7 @@ bool HasVersions(ServableKind kind) {
   return kind == ServableKind::kModel || kind == ServableKind::kEnsemble;
 }
 
-// `published`: the version is served, and only not ready at the moment.
+// `published`: the version is served, and only temporarily not ready.
 void Describe(const IndexEntry& entry, bool published, ModelVersionStatus& status) {
   using tensorflow::error::Code;
   status.set_version(entry.version.value_or(0));
@@ -48,13 +48,13 @@ void Describe(const IndexEntry& entry, bool published, ModelVersionStatus& statu
     case StatusCode::kFailedPrecondition:
       return SetState(status, ModelVersionStatus::LOADING, Code::FAILED_PRECONDITION);
     default:
-      // A definition fails by what it says or lacks, whatever that is.
+      // Any failure of a pipeline or graph is a fault of its definition.
       return SetState(status, ModelVersionStatus::LOADING,
                       HasVersions(entry.kind) ? Code::UNKNOWN : Code::FAILED_PRECONDITION);
   }
 }
 
-// The versions of a model that the catalog serves.
+// Returns the versions of a model that the catalog serves.
 std::set<int64_t> PublishedVersions(const Catalog& catalog, const std::string& name) {
   std::set<int64_t> versions;
   if (auto servables = catalog.Versions(name, -1); servables.ok()) {

@@ -1,4 +1,4 @@
-// What the TensorFlow Serving APIs say of models: the states of their versions and their signatures.
+// Model information of the TensorFlow Serving APIs: states of versions, and signatures.
 #pragma once
 
 #include <string>
@@ -9,18 +9,19 @@
 
 namespace braid {
 
-// The states of a model's versions, or of one when `version` is above 0; pipelines and graphs have one,
-// whatever is asked for. Retired versions are in it. Errors: the catalog's for what is not known.
+// Returns the states of a model's versions, including retired ones, or of one if `version` is above 0.
+// Pipelines and graphs have one version, which answers to any number. Errors: the catalog's for unknown
+// models and versions.
 Result<tensorflow::serving::GetModelStatusResponse> ModelStatus(const Catalog& catalog,
                                                                 const std::string& name, int64_t version);
 
-// The states of all that the catalog knows, as a JSON object from names to states.
+// Returns the states of everything in the catalog, as a JSON object from names to states.
 Result<std::string> AllModelStatusesJson(const Catalog& catalog);
 
-// The signature "serving_default" of a servable.
+// Returns the signature "serving_default" of a servable.
 tensorflow::serving::GetModelMetadataResponse ModelMetadata(const ServableInfo& info);
 
-// JSON in lines, with numbers of 64 bits as texts and with fields that have their default value.
+// Returns JSON on several lines, with 64-bit numbers as strings and with fields of default value.
 Result<std::string> ToPrettyJson(const google::protobuf::Message& message);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Predict: one request, one answer.
+// TfsPredictCall: Predict, one request with one response.
 #pragma once
 
 #include "protocols/inference/context.h"
@@ -19,7 +19,7 @@ class TfsPredictCall final : public GrpcInference {
   }
 
   ProtocolContext& context_;
-  PredictResponseForm form_;  // of the request's owner while there is one
+  PredictResponseForm form_;  // used by the request's owner while the request runs
 };
 
 }  // namespace braid

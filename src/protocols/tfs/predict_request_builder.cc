@@ -18,11 +18,11 @@
 namespace braid {
 namespace {
 
-// Where the bytes of one input come from.
+// The source of the bytes of one input.
 struct InputSource {
   enum class Kind : unsigned char { kContent, kValues } kind = Kind::kContent;
   size_t size = 0;     // in raw form, before it is repeated
-  uint64_t times = 1;  // how often
+  uint64_t times = 1;  // number of repetitions
 };
 
 std::string DtypeName(uint32_t dtype) {
@@ -40,8 +40,8 @@ class Builder {
         request_(request) {}
 
   Status TakeInputs() {
-    // First all of what is known of the tensors, so that a fault in the bytes of one is not reported before
-    // what is wrong with the request as a whole.
+    // First sets the properties of all tensors. A fault of the whole request is then reported before a fault
+    // in one tensor's bytes.
     request_.inputs.reserve(parsed_.inputs.size());
     for (ParsedTensor& input : parsed_.inputs) {
       Tensor& tensor = request_.inputs.emplace_back();
@@ -87,11 +87,11 @@ class Builder {
       if (given == 0 || input.has_empty_string) {
         return FaultError(Fault::kStringValEmpty, "input name: " + Shortened(tensor.name));
       }
-      // One image may come as a scalar.
+      // A single image may be a scalar.
       if (tensor.shape.empty()) tensor.shape.push_back(static_cast<int64_t>(given));
     }
     const std::optional<int64_t> wanted = ElementCount(tensor.shape);
-    // What else is wrong with the shape, and elements that are not there at all, is CheckRequest()'s to say.
+    // CheckRequest() reports other faults of the shape, and missing elements.
     if (!wanted || given == static_cast<uint64_t>(*wanted) || given == 0) return source;
     if (given != 1 || images) return OvmsValueCountError(*wanted, given, tensor.name);
     source.times = static_cast<uint64_t>(*wanted);
@@ -108,7 +108,7 @@ class Builder {
     InputMemory memory;
     for (const InputSource& source : sources_) memory.Add(source.size * source.times);
     return memory.Fill(info_, servable_.input_allocator(), request_, [this](size_t i, std::byte* to) {
-      // One value fills a tensor without elements, too.
+      // A single value also fits a tensor without elements.
       if (to != nullptr) Copy(parsed_.inputs[i], sources_[i], request_.inputs[i].type, to);
       return OkStatus();
     });
@@ -120,7 +120,7 @@ class Builder {
       return;
     }
     CopyValues(segments_, input, type, to);
-    // Doubling what is there fills large tensors at the speed of memory.
+    // Doubling the filled part fills large tensors at memory speed.
     const size_t size = source.size * source.times;
     for (size_t done = source.size; done < size;) {
       const size_t part = std::min(done, size - done);
@@ -138,8 +138,8 @@ class Builder {
   size_t filled_ = 0;
 };
 
-// Takes one of the inputs that name a sequence out of the request. Its value counts only in the value field
-// of `type`; what its dtype says is of no interest.
+// Removes one of the inputs that name a sequence from the request. Its value must be in the value field of
+// `type`; its dtype is ignored.
 std::optional<SequenceInput> TakeSequenceInput(WireSegments segments, std::string_view name, DataType type,
                                                ParsedPredictRequest& parsed) {
   const auto found = std::find_if(parsed.inputs.begin(), parsed.inputs.end(),
@@ -148,7 +148,7 @@ std::optional<SequenceInput> TakeSequenceInput(WireSegments segments, std::strin
   SequenceInput input;
   input.has_shape = !found->shape.empty();
   if (found->values[ValueField(type)] == 1) {
-    uint64_t value = 0;  // the low bytes come first
+    uint64_t value = 0;  // little-endian
     CopyValues(segments, *found, type, reinterpret_cast<std::byte*>(&value));
     input.value = value;
   }
@@ -161,7 +161,7 @@ std::optional<SequenceInput> TakeSequenceInput(WireSegments segments, std::strin
 
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request) {
-  // A client that does not know the id cannot go on.
+  // A client that does not know the id cannot continue.
   if (info.stateful && !names.empty()) names.emplace_back(kSequenceIdInput);
   for (std::string& name : names) {
     const bool sequence = info.stateful && name == kSequenceIdInput;

@@ -1,4 +1,4 @@
-// Makes an InferenceRequest out of a parsed PredictRequest.
+// Builds an InferenceRequest from a parsed PredictRequest.
 #pragma once
 
 #include <string>
@@ -12,21 +12,20 @@
 
 namespace braid {
 
-// A value field with one element fills a tensor of any shape, as in TensorFlow; what a request gets filled so
-// is bounded by this.
+// Limit on filled bytes of a request: as in TensorFlow, a value field with one element fills a tensor of any
+// shape.
 inline constexpr size_t kMaxFilledBytes = size_t{64} << 20;
 
-// Fills the inputs and requested outputs of `request`; moves out of `parsed`. The bytes of all inputs are
-// copied once, into memory of servable.input_allocator(): small tensors share one allocation, large ones have
-// their own. What names the sequence of a request to a stateful servable is read first, and is no input then;
-// `sequence_header` is what its header says of it (empty: nothing). Errors: those of NameSequence();
-// INVALID_ARGUMENT for tensors whose elements cannot be read (the other checks are CheckRequest()'s) and for
-// outputs that the servable does not have; those of the allocator.
+// Sets the inputs and requested outputs of `request`; moves out of `parsed`. Copies the bytes of all inputs
+// once, into memory of servable.input_allocator(). Small tensors share one allocation; each large one has its
+// own. Inputs that name the sequence for a stateful servable are read first and removed. `sequence_header` is
+// the value of the header (empty: none). Errors: those of NameSequence(); INVALID_ARGUMENT for tensors with
+// unreadable elements and for unknown outputs; those of the allocator. CheckRequest() makes the other checks.
 Status BuildPredictRequest(WireSegments segments, ParsedPredictRequest& parsed, Servable& servable,
                            std::string_view sequence_header, InferenceRequest& request);
 
-// Keeps each name once; of stateful servables, sequence_id is asked for with any other. Errors:
-// INVALID_ARGUMENT for a name that is no output.
+// Sets the requested outputs, each name once. Stateful servables add sequence_id to any others. Errors:
+// INVALID_ARGUMENT for a name that is not an output.
 Status SetRequestedOutputs(const ServableInfo& info, std::vector<std::string> names,
                            InferenceRequest& request);
 

@@ -48,7 +48,7 @@ class SequencesOverGrpc : public testing::Test {
     return tensor;
   }
 
-  // A request of its own each time.
+  // Builds a new request each time.
   Status Build(std::string_view header = {}, bool stateful = true) {
     servable_ = std::make_unique<FakeServable>(Info(stateful));
     request_ = std::make_unique<InferenceRequest>();
@@ -58,7 +58,7 @@ class SequencesOverGrpc : public testing::Test {
     ParsedPredictRequest parsed;
     BRAID_RETURN_IF_ERROR(ParsePredictRequest({&segment, 1}, parsed));
     BRAID_RETURN_IF_ERROR(BuildPredictRequest({&segment, 1}, parsed, *servable_, header, *request_));
-    // Stateful servables know an output more when they check.
+    // Stateful servables have one more output when they check.
     ServableInfo info = servable_->info();
     if (stateful) {
       info.outputs.push_back(
@@ -109,7 +109,7 @@ TEST_F(SequencesOverGrpc, FaultsOfTheIdComeFirst) {
   const std::string rank = "Invalid number of shape dimensions - Required shape for sequence_id is: (1)";
   const std::string size = "Invalid input shape - Required shape for sequence_id is: (1)";
   const std::string type = "Could not find sequence id in expected tensor proto field uint64_val";
-  // What is wrong with anything else does not matter.
+  // Faults of other inputs do not matter.
   Control(9).clear_tensor_shape();
   (*message_.mutable_inputs())["unknown"];
   message_.add_output_filter("unknown");

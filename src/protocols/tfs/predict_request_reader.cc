@@ -19,7 +19,7 @@ using tensorflow::serving::PredictRequest;
 bool IsBytes(const WireTag& tag) { return tag.type == WireType::kBytes; }
 bool IsVarint(const WireTag& tag) { return tag.type == WireType::kVarint; }
 
-// The wire type of one element of a *_val field; nothing for other fields.
+// Returns the wire type of one element of a *_val field; nullopt for other fields.
 std::optional<WireType> ElementWireType(uint32_t field) {
   switch (field) {
     case TensorProto::kFloatValFieldNumber:
@@ -42,7 +42,7 @@ std::optional<WireType> ElementWireType(uint32_t field) {
   }
 }
 
-// Whether protobuf takes such a field for elements; it skips others as unknown.
+// Returns whether protobuf accepts such a field as elements; it skips other fields as unknown.
 bool IsValueField(const WireTag& tag) {
   const std::optional<WireType> element = ElementWireType(tag.field);
   return element && (tag.type == *element || IsBytes(tag));
@@ -92,7 +92,7 @@ class PredictParser {
         case ModelSpec::kVersionFieldNumber:
           return Version(model);
         case ModelSpec::kVersionLabelFieldNumber:
-          // The other choice of the same; labels are not told apart.
+          // The other choice of the same `oneof`; labels are ignored.
           version_chosen_ = false;
           model.version = 0;
           return in_.ReadText(ignored_);
@@ -104,7 +104,7 @@ class PredictParser {
     });
   }
 
-  // An Int64Value.
+  // Reads an Int64Value.
   bool Version(ParsedModelSpec& model) {
     if (!version_chosen_) model.version = 0;
     version_chosen_ = true;
@@ -117,7 +117,7 @@ class PredictParser {
     });
   }
 
-  // One entry of map<string, TensorProto>; of entries with the same key, the last one holds.
+  // Reads one entry of map<string, TensorProto>. The last entry with a key wins.
   bool Input() {
     ParsedTensor tensor;
     const bool ok = in_.ReadMessage([&](const WireTag& tag) {
@@ -136,7 +136,7 @@ class PredictParser {
     return true;
   }
 
-  // The place is noted, then the same bytes are read.
+  // Records the place of the bytes, then parses them.
   bool Proto(ParsedTensor& tensor) {
     if (tensor.parts.size() == PredictRequestLimits::kParts) return TooMany("parts of an input");
     ProtobufReader ahead = in_;
@@ -158,7 +158,7 @@ class PredictParser {
   bool Dtype(ParsedTensor& tensor) {
     uint64_t number = 0;
     if (!in_.ReadVarint(number)) return false;
-    // Protobuf keeps 32 bits of an enumeration.
+    // As in protobuf, an enumeration has 32 bits.
     tensor.dtype = static_cast<uint32_t>(number);
     return true;
   }
@@ -239,7 +239,7 @@ Status ParsePredictRequest(WireSegments segments, ParsedPredictRequest& request)
 }
 
 uint64_t RawValuesSize(const ParsedTensor& tensor, DataType type) {
-  // No overflow: every element took at least a byte of a message of less than 2 GiB.
+  // No overflow: every element uses at least one byte of a message of less than 2 GiB.
   const uint64_t count = tensor.values[ValueField(type)];
   return type == DataType::kBytes ? count * sizeof(uint32_t) + tensor.string_bytes
                                   : count * ElementSize(type);

@@ -1,5 +1,5 @@
-// Reads a PredictRequest from the slices of a gRPC message, without protobuf: tensor bytes are not touched,
-// only their places are remembered, so that they can be copied once, to where the servable wants them.
+// Reads a PredictRequest from the slices of a gRPC message, without protobuf. It records only the places of
+// tensor bytes, so that they are copied once, into the servable's memory.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace braid {
 
-// What one request may have; more is INVALID_ARGUMENT. Far above what models have, far below what hurts.
+// Limits of one request, well above the needs of models; a larger request is INVALID_ARGUMENT.
 struct PredictRequestLimits {
   static constexpr size_t kInputs = 4096;
   static constexpr size_t kOutputs = 4096;
@@ -25,14 +25,14 @@ struct PredictRequestLimits {
   static constexpr size_t kParts = 64;
 };
 
-// The model that a request names.
+// The model named in a request.
 struct ParsedModelSpec {
   bool present = false;
   std::string name;
   int64_t version = 0;  // 0: the default one
 };
 
-// A TensorProto: what it says of the tensor, and where its elements are.
+// A TensorProto: its description of the tensor, and the places of the elements.
 struct ParsedTensor {
   static constexpr size_t kFields = 18;
 
@@ -40,12 +40,12 @@ struct ParsedTensor {
   uint32_t dtype = 0;
   Shape shape;
   bool unknown_rank = false;
-  WireRange content;  // of tensor_content; empty when there is none
-  // The message itself, in order; more than one part is protobuf's way to merge messages.
+  WireRange content;  // of tensor_content; empty if absent
+  // The ranges of the message, in order; several ranges are merged as in protobuf.
   boost::container::small_vector<WireRange, 1> parts;
-  // How many elements stand in each of the *_val fields, by its number.
+  // The number of elements in each *_val field, by field number.
   std::array<uint64_t, kFields> values{};
-  // Of all elements of string_val together, and whether one of them is empty.
+  // Total size of the elements of string_val, and whether one is empty.
   uint64_t string_bytes = 0;
   bool has_empty_string = false;
 };
@@ -56,12 +56,12 @@ struct ParsedPredictRequest {
   std::vector<std::string> output_filter;
 };
 
-// Errors: INVALID_ARGUMENT when the message is malformed or beyond PredictRequestLimits.
+// Parses a message. Errors: INVALID_ARGUMENT if it is malformed or exceeds PredictRequestLimits.
 Status ParsePredictRequest(WireSegments segments, ParsedPredictRequest& request);
 
-// The elements that stand in the value field of `type` in raw form, one after the other: integers and halves
-// cut to the type's size, strings with their length in front. `to` has room for RawValuesSize().
-// REQUIRES: `tensor` came out of ParsePredictRequest() with the same segments; `type` is not kInvalid.
+// Returns the size of the elements in the value field of `type` in raw form, and writes them to `to`, which
+// has that size. Integers and halves are cut to the type's size; strings are prefixed with their length.
+// REQUIRES: ParsePredictRequest() made `tensor` from the same segments; `type` is not kInvalid.
 uint64_t RawValuesSize(const ParsedTensor& tensor, DataType type);
 void CopyValues(WireSegments segments, const ParsedTensor& tensor, DataType type, std::byte* to);
 

@@ -1,4 +1,4 @@
-// A PredictRequest of TensorFlow Serving in pieces of any size.
+// Fuzzes a PredictRequest of TensorFlow Serving in pieces of any size.
 #include "protocols/tfs/predict_request_reader.h"
 
 #include "base/testing/fuzz_input.h"

@@ -18,7 +18,8 @@ using Random = std::mt19937_64;
 using tensorflow::TensorProto;
 using tensorflow::serving::PredictRequest;
 
-// The pieces of a message, each in memory of its own size, so that a sanitizer sees a read past its end.
+// The pieces of a message, each in an allocation of exactly its size, so that a sanitizer sees a read past
+// its end.
 class Pieces {
  public:
   Pieces(const std::string& bytes, Random& random) {
@@ -117,7 +118,7 @@ void Append(std::string& to, const T& value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// What CopyValues() should give.
+// Returns the expected result of CopyValues().
 std::string RawValues(const TensorProto& tensor, DataType type) {
   std::string raw;
   const auto cut = [&raw, type](const auto& values) {
@@ -240,7 +241,7 @@ TEST(PredictRequestReader, MergesAsProtobufDoes) {
 }
 
 TEST(PredictRequestReader, AgreesWithProtobufAboutBrokenMessages) {
-  // Protobuf reports broken UTF-8 as an error of its own.
+  // Protobuf logs broken UTF-8 as an error.
   const google::protobuf::LogSilencer silence;
   Random random(3);
   int accepted = 0;
@@ -293,7 +294,7 @@ TEST(PredictRequestReader, BoundsWhatARequestHas) {
   parsed = {};
   EXPECT_EQ(ParsePredictRequest(Pieces(request.SerializeAsString(), random).segments(), parsed),
             InvalidArgumentError("failed to parse the request: too many output filters"));
-  // An entry of `inputs` whose value comes again and again, two bytes each time.
+  // An entry of `inputs` whose value is repeated, with two bytes each time.
   std::string parts;
   for (size_t i = 0; i <= PredictRequestLimits::kParts; ++i) parts.append("\x12\x00", 2);
   ASSERT_EQ(parts.size(), 130u);

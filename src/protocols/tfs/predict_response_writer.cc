@@ -23,7 +23,7 @@ constexpr uint32_t kMapValue = 2;
 
 size_t DimensionSize(int64_t dimension) { return 1 + VarintSize(static_cast<uint64_t>(dimension)); }
 
-// What string_val takes. Errors: the output ends inside an element.
+// Returns the size of string_val. Errors: the output ends inside an element.
 Result<size_t> StringsSize(const std::string& name, const Buffer& data) {
   size_t size = 0;
   BytesElements elements(data.text());
@@ -47,7 +47,7 @@ void WriteStrings(GrpcMessageBuilder& out, const Buffer& data) {
   }
 }
 
-// One entry of the map up to the elements of its tensor, which take `data_size` bytes and are written next.
+// Writes one entry of the map up to its tensor's elements, which take `data_size` bytes and are written next.
 void WriteHead(GrpcMessageBuilder& out, const Tensor& tensor, tensorflow::DataType dtype, size_t data_size) {
   size_t shape_size = 0;
   for (int64_t dimension : tensor.shape) shape_size += LengthDelimitedSize(DimensionSize(dimension));
@@ -90,7 +90,7 @@ Status WriteOutput(GrpcMessageBuilder& out, const Tensor& tensor) {
   return OkStatus();
 }
 
-// One number in uint64_val. REQUIRES: IsSequenceId(tensor)
+// Writes one number into uint64_val. REQUIRES: IsSequenceId(tensor).
 void WriteSequenceId(GrpcMessageBuilder& out, const Tensor& tensor) {
   constexpr size_t kTagSize = 2;  // of fields from 16 on
   uint64_t id = 0;

@@ -1,4 +1,4 @@
-// Writes a PredictResponse as the slices of a gRPC message; large tensors are not copied.
+// Writes a PredictResponse as the slices of a gRPC message, without copying large tensors.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace braid {
 
-// What the client of a request is to see of its response.
+// The client's wishes for the response of a request.
 struct PredictResponseForm {
-  // The outputs that it asked for; none stands for all.
+  // The requested outputs; empty means all.
   std::vector<std::string> filter;
-  // Whether the answer is a stateful servable's: its output sequence_id passes every filter, since a client
-  // that does not know the id cannot go on.
+  // Whether a stateful servable answers. Its output sequence_id passes every filter, since a client that does
+  // not know the id cannot continue.
   bool stateful = false;
 };
 
-// Numbers go into tensor_content, strings into string_val, and the sequence_id of a stateful servable into
-// uint64_val, where clients look for it. REQUIRES: response.status.ok()
-// Errors: INTERNAL for an output that no TensorProto can carry.
+// Returns the encoded response. Numbers go into tensor_content, strings into string_val. The sequence_id of a
+// stateful servable goes into uint64_val, where clients expect it. Errors: INTERNAL for an output that does
+// not fit into a TensorProto. REQUIRES: response.status.ok().
 Result<EncodedMessage> EncodePredictResponse(const InferenceResponse& response,
                                              const PredictResponseForm& form);
 

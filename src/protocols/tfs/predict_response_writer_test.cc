@@ -56,7 +56,7 @@ TEST(PredictResponseWriter, StringsThatChangeMeanwhileMakeAMessageAllTheSame) {
   InferenceResponse response;
   response.outputs = {{"y", DataType::kBytes, {1}, RestlessBytes(OneElement(kSize), ManyElements(kSize))}};
   for (int i = 0; i < 1000; ++i) {
-    // Where one went over into the other while it was copied, it may end inside an element.
+    // If the data changes during the copy, it may end inside an element.
     if (auto written = EncodePredictResponse(response, {{}, false}); written.ok()) Parse(*std::move(written));
   }
 }
@@ -70,7 +70,7 @@ TEST(PredictResponseWriter, TheIdOfASequencePassesEveryFilter) {
   EXPECT_EQ(answer.outputs().at("sequence_id").uint64_val(0), 5u);
   answer = Encode(response, {{"sequence_id"}, true});
   EXPECT_EQ(answer.outputs_size(), 1);
-  // Of other servables it is an output like any.
+  // For other servables it is an ordinary output.
   answer = Encode(response, {{"z"}, false});
   EXPECT_EQ(answer.outputs_size(), 1);
   answer = Encode(response, {{"sequence_id"}, false});

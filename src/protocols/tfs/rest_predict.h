@@ -1,4 +1,4 @@
-// One POST ...:predict, from its headers to its answer.
+// TfsRestPredictCall: one POST ...:predict, from its headers to its answer.
 #pragma once
 
 #include "protocols/inference/http_inference.h"

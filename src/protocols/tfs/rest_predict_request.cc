@@ -19,7 +19,7 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::element_type;
 
-// So many inputs that the servable does not have are read, so that CheckRequest() can say what is wrong.
+// Limit on unknown inputs that are read, so that CheckRequest() can name them.
 constexpr size_t kMostUnexpected = 2;
 
 struct NamedSource {
@@ -74,7 +74,7 @@ class BodyReader {
     return OkStatus();
   }
 
-  // Each row is an object of the same inputs; their order may differ.
+  // Each row is an object with the same inputs, in any order.
   Status ReadNamedRows(simdjson::dom::array rows) {
     size_t count = 0;
     for (element row : rows) {
@@ -88,7 +88,7 @@ class BodyReader {
       for (auto field : object) {
         NamedSource* source = FindSource(field.key, place);
         if (source == nullptr && refused_count_) continue;
-        // No key is in an object twice, so an input that has one value too few or too many is in another row.
+        // An object has no key twice. So the wrong count of an input shows in another row.
         if (source == nullptr) return FaultError(Fault::kRestInstancesBatchSizeDiffer);
         source->source.values.push_back(field.value);
         ++place;
@@ -121,8 +121,8 @@ class BodyReader {
     return info_.stateful && (input == kSequenceIdInput || input == kSequenceControlInput);
   }
 
-  // One input for each key. A request with more than the servable could have is refused before its data is
-  // looked at.
+  // Adds one input for each key. If the request has far too many inputs, their data is not read and the
+  // request is refused.
   void AddSources(simdjson::dom::object object) {
     size_t own = 0;
     for (auto field : object) {
@@ -133,7 +133,7 @@ class BodyReader {
     }
   }
 
-  // Values without a name are for a servable with one input; null for others.
+  // Values without a name need a servable with one input; returns null for others.
   NamedSource* TheOnlyInput() {
     if (info_.inputs.size() == 1) return &sources_.emplace_back(NamedSource{info_.inputs.front().name, {}});
     refused_count_ = 1;
@@ -146,7 +146,7 @@ class BodyReader {
                           "; Actual: " + std::to_string(given));
   }
 
-  // Nothing where the request does not have it.
+  // Returns the input; nullopt if the request does not have it.
   Result<std::optional<SequenceInput>> TakeSequenceInput(std::string_view name, TfsFormat format) {
     const auto found = std::find_if(sources_.begin(), sources_.end(),
                                     [name](const NamedSource& source) { return source.name == name; });
@@ -160,7 +160,7 @@ class BodyReader {
     return input;
   }
 
-  // Rows name their inputs in the same order as a rule, so the search begins there.
+  // Rows usually name their inputs in the same order, so the search begins there.
   NamedSource* FindSource(std::string_view name, size_t hint) {
     if (hint < sources_.size() && sources_[hint].name == name) return &sources_[hint];
     for (NamedSource& source : sources_) {
@@ -180,7 +180,7 @@ class BodyReader {
       const JsonTensorType wanted = {spec->type, TakesEncodedImages(*spec, info_.kind)};
       BRAID_RETURN_IF_ERROR(
           ReadJsonTensor(source.source, wanted, json_bytes_, fault, servable_.input_allocator(), tensor));
-      // One image may come without an array around it.
+      // A single image may come without an array.
       const bool image = wanted.images && tensor.type == DataType::kBytes;
       if (image && tensor.shape.empty()) tensor.shape.push_back(1);
     }
@@ -193,7 +193,8 @@ class BodyReader {
   const ServableInfo& info_;
   InferenceRequest& request_;
   std::vector<NamedSource> sources_;
-  // How many inputs the request has, when they are too many, or without a name that they need.
+  // The number of inputs if the request is refused for it: too many, or values without the name that they
+  // need.
   std::optional<size_t> refused_count_;
 };
 

@@ -1,4 +1,4 @@
-// From the body of POST ...:predict to an InferenceRequest.
+// Reads the body of POST ...:predict into an InferenceRequest.
 #pragma once
 
 #include <simdjson.h>
@@ -11,14 +11,14 @@
 
 namespace braid {
 
-// The two forms of a request, which its response has too: a list of rows, or whole tensors.
+// The format of a request and of its response: a list of rows, or whole tensors.
 enum class TfsFormat : unsigned char { kRow, kColumn };
 
-// Fills the inputs of `request`; the numbers go straight to memory of servable.input_allocator(). Behind
-// `body`, SIMDJSON_PADDING bytes can be read. Inputs that the servable does not have are kept without data,
-// for CheckRequest() to refuse. What names the sequence of a request to a stateful servable is read before
-// other inputs are, and is no input then; `sequence_header` is what the header says of it (empty: nothing).
-// Errors: texts of OpenVINO Model Server; those of NameSequence() and of the allocator.
+// Sets the inputs of `request`; writes the numbers directly into memory of servable.input_allocator().
+// Unknown inputs are kept without data, so that CheckRequest() refuses them. Inputs that name the sequence
+// for a stateful servable are read first and removed. `sequence_header` is the value of the header (empty:
+// none). Errors: texts of OpenVINO Model Server; those of NameSequence() and of the allocator. REQUIRES:
+// SIMDJSON_PADDING bytes after `body` are readable.
 Result<TfsFormat> ReadRestPredictRequest(std::string_view body, std::string_view sequence_header,
                                          Servable& servable, simdjson::dom::parser& parser,
                                          InferenceRequest& request);

@@ -1,4 +1,4 @@
-// The body of a :predict request of TensorFlow Serving's REST API.
+// Fuzzes the body of a :predict request of TensorFlow Serving's REST API.
 #include "protocols/tfs/rest_predict_request.h"
 
 #include "base/testing/fuzz_input.h"

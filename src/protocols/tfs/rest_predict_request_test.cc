@@ -13,7 +13,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// Inputs of every type, in one servable.
+// One servable with inputs of every type.
 ServableInfo InfoOfAllTypes() {
   ServableInfo info;
   info.name = "m";
@@ -36,7 +36,7 @@ ServableInfo StatefulInfo() {
 std::string RandomValue(Random& random, const std::vector<size_t>& shape, size_t depth = 0) {
   if (depth < shape.size()) {
     std::string text = "[";
-    // Now and then an array is shorter or longer than its neighbours.
+    // Sometimes an array is shorter or longer than its neighbours.
     const size_t size = shape[depth] + (random() % 64 == 0 ? 1 : 0);
     for (size_t i = 0; i < size; ++i) {
       if (i != 0) text += ',';
@@ -58,7 +58,7 @@ std::string RandomValue(Random& random, const std::vector<size_t>& shape, size_t
                                         "\"a\"",
                                         "{\"b64\":\"YQ==\"}",
                                         "null"};
-  // Small numbers mostly, which fit everywhere.
+  // Mostly small numbers, which fit all types.
   return kLeaves[random() % 16 == 0 ? random() % std::size(kLeaves) : random() % 2];
 }
 

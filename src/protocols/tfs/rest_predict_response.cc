@@ -17,7 +17,7 @@ namespace braid {
 namespace {
 
 constexpr std::string_view kIndent = "    ";
-// Empty arrays of arrays that are written at most, for outputs without elements.
+// Limit on empty arrays of arrays, for outputs without elements.
 constexpr int64_t kMostEmptyArrays = 1 << 20;
 
 Status WriteError(const Tensor& tensor, std::string_view text) {
@@ -53,14 +53,14 @@ void AppendNumber(std::string& out, T value) {
   out.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// Writes the elements of one output in their order, in as many steps as the format wants.
+// Writes the elements of one output in order, in the steps that the format needs.
 class OutputWriter {
  public:
-  // `bytes` are those of the tensor; strings where nobody changes them.
+  // `bytes` are the tensor's. Those of strings must not change while this object reads them.
   OutputWriter(const Tensor& tensor, Buffer bytes, bool shared)
       : tensor_(tensor), bytes_(std::move(bytes)), strings_(bytes_.text()), shared_(shared) {}
 
-  // Whether the data is what type and shape say.
+  // Checks that the data matches type and shape.
   Status Check() const {
     const std::optional<int64_t> count = ElementCount(tensor_.shape);
     if (!count || tensor_.type == DataType::kInvalid) return WriteError(tensor_, "no such tensor");
@@ -84,7 +84,7 @@ class OutputWriter {
   }
 
   const Tensor& tensor() const { return tensor_; }
-  // Whether there is one row, which is one of each row of the other outputs.
+  // Whether a single row belongs to each row of the other outputs.
   bool shared() const { return shared_; }
 
   void AppendRow(std::string& out) {
@@ -92,7 +92,7 @@ class OutputWriter {
     Append(out, std::span(tensor_.shape).subspan(1));
   }
 
-  // The next elements as nested arrays; one element when there is no dimension.
+  // Appends the next elements as nested arrays; one element if there is no dimension.
   void Append(std::string& out, std::span<const int64_t> shape) {
     if (shape.size() <= 1) {
       if (shape.empty()) return AppendRun(out, 1);
@@ -177,7 +177,7 @@ class OutputWriter {
 
 using Outputs = std::vector<OutputWriter>;
 
-// "\n" and `depth` steps to the right.
+// Appends "\n" and `depth` levels of indentation.
 void NewLine(std::string& out, int depth) {
   out += '\n';
   for (int i = 0; i < depth; ++i) out += kIndent;

@@ -1,4 +1,4 @@
-// From an InferenceResponse to the body of the answer to POST ...:predict.
+// Writes the body of the answer to POST ...:predict from an InferenceResponse.
 #pragma once
 
 #include <span>
@@ -10,14 +10,12 @@
 
 namespace braid {
 
-// Rows: {"predictions": [...]}, one item for each index of the outputs' first dimension. Columns: {"outputs":
-// ...}. A servable with one output has its values there; with several, objects by their names. Numbers read
-// back as the same values; strings that are not UTF-8 are written as {"b64": "..."}.
-// `stateful`: the answer is a stateful servable's. Its output sequence_id is one number for all rows, which
-// belong to one sequence, so each row has it.
-// REQUIRES: response.status.ok()
-// Errors: INTERNAL for rows of outputs whose first dimensions differ, and for outputs that are not what they
-// say.
+// Returns the body. Rows give {"predictions": [...]}, with one item for each index of the outputs' first
+// dimension. Columns give {"outputs": ...}. The items are the values of a single output, or objects by name
+// of several outputs. Numbers are written so that they read back unchanged, and strings that are not UTF-8 as
+// {"b64": "..."}. `stateful`: a stateful servable answers. Its output sequence_id is one number for all rows,
+// so each row contains it. Errors: INTERNAL for row format with different first dimensions, and for outputs
+// that contradict their type or shape. REQUIRES: response.status.ok().
 Result<std::string> WriteRestPredictResponse(const InferenceResponse& response, TfsFormat format,
                                              bool stateful);
 

@@ -19,7 +19,7 @@ Result<uint64_t> Number(Fault fault, std::string_view name, element value) {
   return number;
 }
 
-// A number, or numbers in one array.
+// Reads a number, or numbers in one array.
 Result<SequenceInput> ReadValue(Fault fault, std::string_view name, element value) {
   SequenceInput input;
   simdjson::dom::array array;

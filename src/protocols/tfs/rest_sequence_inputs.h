@@ -1,6 +1,6 @@
-// The inputs that name the sequence of a request to a stateful servable (serving/sequence_inputs.h), out of
-// the JSON of the REST API. Their values are numbers without a sign and without a fraction; for anything else
-// the functions return REST_COULD_NOT_PARSE_INPUT or, for rows, REST_COULD_NOT_PARSE_INSTANCE.
+// Reads the inputs that name the sequence for a stateful servable (serving/sequence_inputs.h) from the JSON
+// of the REST API. Values are integers without a sign. Other values give REST_COULD_NOT_PARSE_INPUT, or
+// REST_COULD_NOT_PARSE_INSTANCE for rows.
 #pragma once
 
 #include <simdjson.h>
@@ -13,12 +13,13 @@
 
 namespace braid {
 
-// Column format: `value` is the whole tensor, [10]. A number without an array has no shape.
+// Reads column format: `value` is the whole tensor, [10]. A number outside an array has no shape.
 Result<SequenceInput> ReadSequenceColumn(std::string_view name, simdjson::dom::element value);
 
-// Row format: `values` has one for each instance. OpenVINO Model Server knows no way to name a sequence here;
-// a plain number in each instance is taken as one for all of them. An array gives a tensor of one dimension
-// too many. Errors: INVALID_ARGUMENT when the instances have different numbers. REQUIRES: there is one.
+// Reads row format: `values` has one for each instance. OpenVINO Model Server defines no name of a sequence
+// here. A plain number in each instance counts as one for all of them. An array gives a tensor with one
+// dimension too many. Errors: INVALID_ARGUMENT if the instances have different numbers. REQUIRES: `values` is
+// not empty.
 Result<SequenceInput> ReadSequenceRows(std::string_view name, std::span<const simdjson::dom::element> values);
 
 }  // namespace braid

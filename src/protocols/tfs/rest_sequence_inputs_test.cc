@@ -16,7 +16,7 @@ class RestSequenceInputs : public testing::Test {
   Result<SequenceInput> Column(const std::string& json) {
     return ReadSequenceColumn("sequence_id", Parse(json));
   }
-  // `json` is an array of what the instances have.
+  // `json` is an array with the values of the instances.
   Result<SequenceInput> Rows(const std::string& json) {
     std::vector<element> values;
     const simdjson::dom::array array = Parse(json).get_array().value();

@@ -1,4 +1,4 @@
-// The table of TensorFlow Serving's routes, by the matcher of all tables.
+// TensorFlow Serving's routing table, tested with the matcher that all tables share.
 #include <gtest/gtest.h>
 
 #include "protocols/tfs/tfs_routes.h"

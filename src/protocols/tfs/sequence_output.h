@@ -1,4 +1,4 @@
-// The output by which stateful servables tell clients which sequence a request belonged to.
+// The output in which stateful servables return the sequence of a request.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace braid {
 
-// Whether it is one number of the name that the input has.
+// Returns whether the tensor is one number with the name of the input.
 inline bool IsSequenceId(const Tensor& tensor) {
   return tensor.name == kSequenceIdInput && tensor.type == DataType::kUint64 && tensor.shape == Shape{1} &&
          tensor.data.size() == sizeof(uint64_t);

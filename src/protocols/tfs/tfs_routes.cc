@@ -86,7 +86,7 @@ std::optional<HttpService::Answer> TfsRoutes::Answer(HttpProtocolHost& host,
   return ErrorResponse(FaultError(Fault::kRestInvalidUrl));
 }
 
-// Version 0 is the default one to this protocol.
+// Version 0 is the default one in this protocol.
 HttpService::Answer TfsRoutes::Predict(HttpRequest& request) {
   ThreadState& thread = *threads_[request.exchange->io_thread()];
   const int64_t version = request.version == 0 ? -1 : request.version;
@@ -136,7 +136,7 @@ HttpService::Answer TfsRoutes::Reload(HttpRequest& request) {
     return ErrorResponse(FailedPreconditionError(
         "the server was not started with a config.json, so that there is nothing to reload"));
   }
-  // The body is of no interest.
+  // The body is ignored.
   return request.Blocking("too many requests to reload are waiting",
                           [this](std::string_view) -> Result<HttpResponse> {
                             BRAID_ASSIGN_OR_RETURN(const bool changed, config_->Reload());

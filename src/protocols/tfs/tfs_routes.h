@@ -1,8 +1,7 @@
-// The REST API of TensorFlow Serving and the configuration API of OpenVINO Model Server, below /v1, on the
-// port of an HttpServer. They serve whatever is in the catalog.
+// TfsRoutes: the REST API of TensorFlow Serving and the configuration API of OpenVINO Model Server, below
+// /v1, on the port of an HttpServer. They serve all servables of the catalog.
 //
-//   TfsRoutes tensorflow_serving(context, config_control);   // one for each server; outlives it
-//   HttpServer::Start(access, control, {&tensorflow_serving, &kserve}, options);
+//   TfsRoutes tensorflow_serving(context, config_control);   // one per server; outlives it
 #pragma once
 
 #include <memory>
@@ -40,7 +39,7 @@ class TfsRoutes final : public HttpProtocol {
 
   ProtocolContext& context_;
   ConfigControl* const config_;
-  std::vector<std::unique_ptr<ThreadState>> threads_;  // each used by its io thread alone
+  std::vector<std::unique_ptr<ThreadState>> threads_;  // each used only by its I/O thread
 };
 
 }  // namespace braid

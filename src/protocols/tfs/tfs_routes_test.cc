@@ -65,7 +65,7 @@ class TfsRest : public testing::Test {
     EXPECT_EQ(Predict(body, status), ErrorResponse(400, text).body);
   }
 
-  // A model "m" that answers its inputs; INPUTx is called OUTPUTx then.
+  // Adds a model "m" that echoes its inputs; INPUTx becomes OUTPUTx.
   std::shared_ptr<FakeServable> Add(std::vector<std::pair<DataType, Shape>> inputs) {
     ServableInfo info;
     info.name = "m";
@@ -107,7 +107,7 @@ TEST_F(TfsRest, WhatIsReadCanBeAskedForWithoutItsBody) {
     ASSERT_TRUE(head) << target;
     EXPECT_EQ(head->status, whole.status) << target;
     EXPECT_EQ(head->headers, whole.headers) << target;
-    // The next answer follows at once.
+    // The next request is answered at once.
     EXPECT_EQ(client.Request("GET", "/v2/health/live")->status, 200) << target;
   }
 }
@@ -138,7 +138,7 @@ TEST_F(TfsRest, NamesSeveralOutputs) {
   EXPECT_EQ(
       Predict(R"({"inputs":{"INPUT1":[[2],[4]],"INPUT0":[1,3]}})"),
       "{\n    \"outputs\": {\n        \"OUTPUT1\": [[2], [4]],\n        \"OUTPUT0\": [1.0, 3.0]\n    }\n}\n");
-  // Rows need outputs of as many rows.
+  // Row format needs outputs with equally many rows.
   Add({{DataType::kFp32, {-1}}, {DataType::kInt64, {-1}}})->set_responder([](auto request) {
     InferenceResponse response;
     response.outputs.push_back({"a", DataType::kBool, {1}, CopyToHeap(std::as_bytes(std::span("\1", 1)))});
@@ -182,7 +182,7 @@ TEST_F(TfsRest, CarriesAllTypes) {
   EXPECT_EQ(round_trip(DataType::kUint64, "[1.8446744073709550e19]"), "[18446744073709549568]");
   EXPECT_EQ(round_trip(DataType::kBool, "[1, 0, 2.5]"), "[true, false, true]");
   EXPECT_EQ(round_trip(DataType::kFp64, "[1, 18446744073709551615]"), "[1.0, 18446744073709551616.0]");
-  // Strings that are not UTF-8 come back as they went.
+  // Strings that are not UTF-8 return unchanged.
   EXPECT_EQ(round_trip(DataType::kBytes, R"([{"b64":"/w=="}, {"b64":"YWI="}, {"b64":""}])"),
             R"([{"b64": "/w=="}, "ab", ""])");
 }
@@ -212,7 +212,7 @@ TEST_F(TfsRest, SaysWhyValuesAreRefused) {
   std::string deep = "{\"inputs\":";
   deep += std::string(70, '[') + "1" + std::string(70, ']') + "}";
   ExpectError(deep, 400, column + "more than 64 dimensions; input name: INPUT0");
-  // The shape that the first values promise is more than the document can have.
+  // The first values imply a shape larger than the document can hold.
   std::string wide = "{\"inputs\":[[";
   for (int i = 0; i < 1000; ++i) wide += "1,";
   wide += "1]";
@@ -295,7 +295,7 @@ TEST_F(TfsRest, AnswersLargeTensors) {
   std::string values = "[0.0";
   for (int i = 1; i < 300'000; ++i) values.append(", ").append(std::to_string(i % 1000)).append(".0");
   values += "]";
-  // Not EXPECT_EQ: nobody wants to read the difference.
+  // Not EXPECT_EQ, whose difference would be too long to read.
   EXPECT_TRUE(Predict("{\"inputs\":" + values + "}") == "{\n    \"outputs\": " + values + "\n}\n");
 }
 
@@ -349,7 +349,7 @@ class StatefulTfsRest : public TfsRest {
     server_.reset();
   }
 
-  // `inputs` stand behind INPUT0.
+  // `inputs` follow INPUT0.
   static std::string Column(std::string_view inputs) {
     return R"({"signature_name":"serving_default","inputs":{"INPUT0":[[1,2]],)" + std::string(inputs) + "}}";
   }
@@ -367,7 +367,7 @@ class StatefulTfsRest : public TfsRest {
   }
 
   std::shared_ptr<FakeServable> model_;
-  bool start_ = false;  // what the last request was
+  bool start_ = false;  // flag of the last request
   bool end_ = false;
 };
 
@@ -418,7 +418,7 @@ TEST_F(StatefulTfsRest, TheSequenceIsCheckedBeforeOtherInputs) {
   ExpectError(R"({"inputs":{"INPUT0":"x","sequence_id":[1,2]}})", 400, shape);
   ExpectError(R"({"inputs":{"a":1,"b":1,"c":1,"d":1,"e":1,"sequence_id":[1,2]}})", 400, shape);
   ExpectError(R"({"inputs":{"sequence_id":[1,2]}})", 400, shape);
-  // Those that name the sequence are counted when the number is wrong.
+  // A wrong number of inputs includes those that name the sequence.
   ExpectError(R"({"inputs":{"a":1,"b":1,"c":1,"d":1,"e":1,"sequence_id":[1]}})", 400,
               "Invalid number of inputs - Expected: 2; Actual: 6");
   ExpectError(R"({"inputs":{"INPUT0":[[1,2]],"b":1,"sequence_id":[1],"sequence_control_input":[0]}})", 400,
@@ -436,7 +436,7 @@ TEST_F(StatefulTfsRest, RowsNameTheSequence) {
             "{\n    \"predictions\": [\n        {\n            \"OUTPUT0\": [1.0, 2.0],\n"
             "            \"sequence_id\": 10\n        }\n    ]\n}\n");
   EXPECT_TRUE(start_);
-  // Rows are of one sequence.
+  // All rows belong to one sequence.
   EXPECT_EQ(Predict(R"({"instances":[{"INPUT0":[1,2],"sequence_id":10},{"sequence_id":10,"INPUT0":[3,4]}]})"),
             "{\n    \"predictions\": [\n        {\n            \"OUTPUT0\": [1.0, 2.0],\n"
             "            \"sequence_id\": 10\n        },\n        {\n            \"OUTPUT0\": [3.0, 4.0],\n"

@@ -1,7 +1,7 @@
-// The gRPC services of TensorFlow Serving, tensorflow.serving.PredictionService and ModelService, on the port
-// of a GrpcServer.
+// TfsServices: the gRPC services of TensorFlow Serving, tensorflow.serving.PredictionService and
+// ModelService, on the port of a GrpcServer.
 //
-//   TfsServices tensorflow_serving(context);      // one for each server; outlives it
+//   TfsServices tensorflow_serving(context);      // one per server; outlives it
 //   GrpcServer::Start({catalog, control, log, access}, {&kserve, &tensorflow_serving}, options);
 #pragma once
 

@@ -96,7 +96,7 @@ class TfsGrpcTest : public ::testing::Test {
     EXPECT_EQ(status.error_message(), message);
   }
 
-  // One empty message to any method, and the status that the call ends with.
+  // Sends one empty message to any method and returns the call's status.
   grpc::Status CallRaw(const std::string& path, const std::string& secret) {
     ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
@@ -503,7 +503,7 @@ TEST_F(OvmsTfsGrpcTest, TellsTheStatesOfVersions) {
   expect(0, 2, ModelVersionStatus::LOADING, "UNKNOWN");
   ASSERT_TRUE(ask("p", 8, response).ok());
   expect(0, 1, ModelVersionStatus::LOADING, "FAILED_PRECONDITION");
-  // Graphs have one version, whatever is asked for.
+  // Graphs have one version, which answers to any number.
   ASSERT_TRUE(ask("graph", 7, response).ok());
   expect(0, 1, ModelVersionStatus::AVAILABLE, "OK");
   ASSERT_TRUE(ask("failed", 0, response).ok());
@@ -550,7 +550,7 @@ TEST_F(OvmsTfsGrpcTest, AnswersWithTheTextsOfOpenVinoModelServer) {
   (*bad.mutable_inputs())["b"].set_dtype(tensorflow::DT_INT32);
   ExpectError(bad, StatusCode::INVALID_ARGUMENT,
               "Invalid input precision - Expected: FP32; Actual: I32; input name: b");
-  // What is wrong with the request as a whole comes before what is wrong with the bytes of a tensor.
+  // A fault of the whole request is reported before a fault in a tensor's bytes.
   bad = request("m", {1, 10}, 0);
   (*bad.mutable_inputs())["b"].add_float_val(1);
   (*bad.mutable_inputs())["b"].add_float_val(2);
@@ -588,12 +588,12 @@ TEST_F(OvmsTfsGrpcTest, PassesEncodedImagesOn) {
 
 class StatefulTfsGrpcTest : public OvmsTfsGrpcTest {
  protected:
-  // A model that answers its input and the sequence.
+  // A model that echoes its input and the sequence.
   StatefulTfsGrpcTest() {
     ServableInfo info = OvmsInfo("m", {1, 2});
     info.stateful = StatefulSpec{.states = {}};
     stateful_ = Add(std::move(info));
-    stateful_->set_check(false);  // it knows no output sequence_id
+    stateful_->set_check(false);  // it has no output sequence_id in its info
     stateful_->set_responder([this](auto request) {
       InferenceResponse response = FakeServable::Echo(*request, stateful_->info());
       response.outputs[0].name = "a";

@@ -1,4 +1,4 @@
-// A model repository for tests of the protocols: remembers what it was asked and answers as it was told.
+// A model repository for tests of the protocols. It records calls and returns set answers.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class FakeControl final : public ModelControl {
 
   void set_serving(bool serving) { serving_ = serving; }
   void set_ready(bool ready) { ready_ = ready; }
-  // What Load() and Unload() return.
+  // Sets the result of Load() and Unload().
   void set_answer(Status answer) {
     std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
@@ -41,7 +41,7 @@ class FakeControl final : public ModelControl {
     block_loads_ = block;
     changed_.notify_all();
   }
-  // Blocks until Load() was entered at least `count` times.
+  // Blocks until Load() was called at least `count` times.
   void WaitForLoads(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return loads_.size() >= count; });

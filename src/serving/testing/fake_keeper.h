@@ -1,4 +1,4 @@
-// A SequenceKeeper that says what the test has set, and counts what it is asked to do.
+// A SequenceKeeper that returns the test's values and counts calls.
 #pragma once
 
 #include <string>
@@ -37,7 +37,7 @@ class FakeKeeper final : public SequenceKeeper {
   std::vector<CorrelationId> dropped;
   bool takes_back = false;
   int marks = 0;
-  std::vector<std::pair<int, uint64_t>> taken_back;  // to which mark, and the steps since
+  std::vector<std::pair<int, uint64_t>> taken_back;  // the mark, and the steps since
   int looks = 0;
   bool holds = false;
   bool drains = false;

@@ -24,8 +24,8 @@ using Method = GrpcMethod<KserveGrpc>;
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-// --- Health: user code may have a say, so that `done` is called once, perhaps before these return, perhaps later on any
-// thread.
+// --- Health. User code may have a readiness check. So `done` is called once, perhaps before these return,
+// perhaps later on any thread.
 
 template <class Response>
 using Done = std::function<void(Result<Response>)>;
@@ -45,8 +45,8 @@ void ModelReadyLater(ProtocolContext& context, const ModelReadyRequest& request,
     done(version.status());
     return;
   }
-  // Clients ask this to learn when a model has come or gone: one that is not there is not ready, which is no
-  // error. OpenVINO Model Server makes one of names that it does not know.
+  // Clients poll this to learn when a model is loaded or unloaded. So a missing model is "not ready" and not
+  // an error, except that OpenVINO Model Server reports unknown names as errors.
   auto handle = CatalogReader(context.catalog).Find(request.name(), *version);
   if (handle.status().fault() == Fault::kModelNameMissing) {
     done(handle.status());
@@ -80,7 +80,7 @@ void HealthCheckLater(ProtocolContext& context, const HealthCheckRequest& reques
 
 // --- The server and its models ---
 
-// UNAVAILABLE while the server starts or exits.
+// Returns UNAVAILABLE while the server starts or exits.
 Status CheckServing(const ProtocolContext& context) {
   return context.control.serving() ? OkStatus() : UnavailableError("Server not ready");
 }
@@ -155,7 +155,7 @@ Status AnswerRepositoryIndex(ProtocolContext& context, const Authorization&,
   return OkStatus();
 }
 
-// Both block until the repository is done.
+// Both block until the repository has finished.
 Status AnswerModelLoad(ProtocolContext& context, const Authorization& authorization,
                        const RepositoryModelLoadRequest& request, RepositoryModelLoadResponse&) {
   BRAID_RETURN_IF_ERROR(CheckRepositoryName(request.repository_name()));
@@ -213,7 +213,7 @@ Status AnswerRegister(ProtocolContext& context, const Authorization&,
 Status AnswerCudaRegister(ProtocolContext& context, const Authorization&,
                           const CudaSharedMemoryRegisterRequest& request, CudaSharedMemoryRegisterResponse&) {
   RegionInfo info{.name = request.name(), .key = {}, .byte_size = request.byte_size()};
-  // Numbers beyond it are those of no device.
+  // Larger numbers do not name a device.
   info.gpu = static_cast<int>(std::clamp<int64_t>(request.device_id(), -1, INT_MAX));
   return context.client_memory->RegisterCuda(std::move(info), request.raw_handle());
 }
@@ -287,7 +287,7 @@ Status AnswerTraceSetting(ProtocolContext& context, const Authorization&, const 
 
 // --- The table ---
 
-// Which model a request is about: "" for all of them, nothing for none.
+// The model of a request: "" for all models, nullopt if the method has no model.
 using Model = std::optional<std::string_view>;
 Model ModelOf(const google::protobuf::Message&) { return std::nullopt; }
 Model ModelOf(const ModelReadyRequest& request) { return request.name(); }
@@ -300,7 +300,7 @@ Model ModelOf(const RepositoryModelUnloadRequest& request) { return request.mode
 Model ModelOf(const TraceSettingRequest& request) { return request.model_name(); }
 Model ModelOf(const LogSettingsRequest&) { return ""; }
 
-// Reads the message, and whether the client may have it answered.
+// Reads the message and checks the client's rights.
 template <class Request>
 Status ReadPermitted(const Authorization& authorization, const GrpcMessage& message, Request& request) {
   BRAID_RETURN_IF_ERROR(ReadGrpcMessage(message, request));
@@ -308,7 +308,7 @@ Status ReadPermitted(const Authorization& authorization, const GrpcMessage& mess
   return model ? authorization.Check(*model) : OkStatus();
 }
 
-// `serves`: refused while the server starts or exits, once it is known that the client may ask.
+// `serves`: refused while the server starts or exits, after the check of the client's rights.
 template <class Request, class Response>
 Result<EncodedMessage> AnswerTyped(Status (*function)(ProtocolContext&, const Authorization&, const Request&,
                                                       Response&),
@@ -365,7 +365,7 @@ std::vector<GrpcRoute> ControlRoutes(KserveGrpc& kserve) {
   constexpr auto kSystem = ClientSharedMemory::Kind::kSystem;
   constexpr auto kCuda = ClientSharedMemory::Kind::kCuda;
   constexpr bool kServes = true;
-  // Every method of the services but the two that infer.
+  // All methods of the services except the two for inference.
   static constexpr Method kMethods[] = {
       Entry<&AnswerServerLive>("/inference.GRPCInferenceService/ServerLive", kHealth, kIoThread),
       LaterEntry<&ServerReadyLater>("/inference.GRPCInferenceService/ServerReady", kHealth),

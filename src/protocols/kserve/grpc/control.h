@@ -1,5 +1,4 @@
-// The unary methods of the control plane: one table says which API each belongs to, where it runs, and what
-// answers it.
+// The unary methods of the control plane. One table lists each method's API, its thread and its function.
 #pragma once
 
 #include <vector>

@@ -14,7 +14,7 @@ namespace braid {
 namespace {
 
 constexpr ApiCall kApiCall{ApiProtocol::kKServe, ApiInterface::kGrpc, ApiMethod::kModelInferStream};
-// What faults of a message end with: by which message it is, and where it names another servable.
+// Endings of errors about a message: the first one, a later one, or one that names another servable.
 constexpr std::string_view kOfFirst = "; partial deserialization of first request";
 constexpr std::string_view kOfSubsequent = "; partial deserialization of subsequent requests";
 constexpr std::string_view kNotThisServable = "; validate subsequent requests";
@@ -29,7 +29,7 @@ bool IsVersionOfGraph(std::string_view version) {
 GrpcGraphStream::GrpcGraphStream(GrpcStreamCall& call) : call_(call), start_ns_(SteadyNowNs()) {}
 
 Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHandle> handle) {
-  // The servable may end the conversation before this thread is done with it.
+  // The servable may end the conversation while this function runs.
   const std::shared_ptr<Servable> servable = handle->share();
   InferenceRequest request;
   name_ = call_.kserve_.parsed.model_name;
@@ -44,8 +44,8 @@ Status GrpcGraphStream::Open(WireSegments segments, std::unique_ptr<ServableHand
   auto opened = servable->OpenStream(request, *this);
   if (!opened.ok()) {
     servable->api_counters().CountRefused(kApiCall);
-    // The handle goes with `request`, before the client can hear of it: one that then unloads the servable
-    // never waits for us.
+    // `request` owns the handle and is destroyed before the client can see the error. So a client that then
+    // unloads the servable does not wait for it.
     return opened.status();
   }
   {
@@ -94,14 +94,14 @@ Status GrpcGraphStream::CheckServable(const ParsedRequest& parsed) const {
 
 Status GrpcGraphStream::BuildMessage(WireSegments segments, Servable& servable, InferenceRequest& request) {
   request.api = kApiCall;
-  // Of no interest: outputs leave as the graph makes them.
+  // Unused: outputs are sent as the graph makes them.
   AnswerOptions answer;
   return call_.BuildRequest(segments, servable, request, answer);
 }
 
 void GrpcGraphStream::Take(ServableStream& stream, Servable& servable, InferenceRequest& request,
                            Status fault, std::string_view ending) {
-  // The servable may take the request apart.
+  // The servable may move parts out of the request.
   const std::string id = request.id;
   if (fault.ok()) fault = stream.Push(request);
   servable.api_counters().CountRequest(kApiCall, fault.ok());
@@ -134,9 +134,9 @@ void GrpcGraphStream::Send(GrpcStreamCall::Outgoing outgoing) {
 void GrpcGraphStream::Respond(InferenceResponse response, const std::string& request_id) {
   {
     MutexLock lock(call_.mutex_);
-    // Nobody sees it, so it need not be made.
+    // The client can no longer receive it, so it is not encoded.
     if (call_.ended_) return;
-    // The servable does not end the conversation while it is in here.
+    // The servable does not end the conversation during this call.
     servable_->api_counters().CountResponse(kApiCall);
     if (!std::exchange(responded_, true)) {
       servable_->statistics().RecordGraphLatency(kApiCall.method, SteadyNowNs() - start_ns_);
@@ -176,7 +176,7 @@ void GrpcGraphStream::End(Status status) {
 }
 
 bool GrpcGraphStream::WantsMessageLocked(const GrpcCall::Waiting& waiting, GrpcStreamCall::Next& next) {
-  // The analysis does not see that the caller is `call_`.
+  // The thread-safety analysis does not know that the caller is `call_`.
   call_.mutex_.AssertHeld();
   if (waiting.bytes > kPauseBytes || waiting.messages > kPauseMessages) {
     pause_ = true;
@@ -189,7 +189,7 @@ bool GrpcGraphStream::WantsMessageLocked(const GrpcCall::Waiting& waiting, GrpcS
 }
 
 void GrpcGraphStream::Tell() {
-  // The conversation may end within what it is told, and with it its share in the call.
+  // A notification may end the conversation and release its share of the call.
   const std::shared_ptr<GrpcStreamCall> share = call_.self();
   MutexLock lock(call_.mutex_);
   if (!stream_) return;

@@ -1,19 +1,19 @@
-// The conversation of a ModelStreamInfer with a servable that takes streams, which the call's first message
-// names: all messages of the call go into one ServableStream, whose responses leave as they come.
+// GrpcGraphStream: a ModelStreamInfer call that is one conversation with a servable. The call's first message
+// names that servable. All messages go into one ServableStream, and its responses are sent as they arrive.
 //
-// Faults of one message are answered in the stream, which goes on; what ends the conversation ends the call
-// with its status, behind the responses that came before.
+// A fault of one message is answered in the stream, which goes on. The end of the conversation ends the call
+// with its status, after the earlier responses.
 //
-// Back-pressure. While more than kPauseBytes or kPauseMessages wait to be sent, the conversation is paused
-// and no further message is read, until half of that is left. Nor is one read while the servable does not
-// want input. A client that reads nothing costs so much memory, and what is under way when it is told to
-// pause; one for which GrpcStreamCall::kMaxWaitingBytes wait is cut off with UNAVAILABLE.
+// Backpressure. While more than kPauseBytes or kPauseMessages wait to be sent, the conversation is paused and
+// no further message is read. Both resume at half of these limits. Reading also stops while the servable does
+// not want input. A client that reads nothing costs this memory and the work in flight at the pause. It is
+// cut off with UNAVAILABLE when more than GrpcStreamCall::kMaxWaitingBytes wait for it.
 //
-// Threads. Messages are read and pushed on the I/O thread; responses come on the graph's threads. All
-// state is guarded by the mutex of the call. What the conversation has to be told (pause, close, cancel) is
-// told by one thread at a time, so that an older word never overtakes a newer one.
+// Threads. Messages are read and pushed on the I/O thread; responses arrive on the graph's threads. The
+// call's mutex guards all state. One thread at a time notifies the conversation (pause, close, cancel), so
+// that an older notification never overtakes a newer one.
 //
-// Life. Part of its call, in which the conversation has a share until End().
+// Ownership. The call owns this object. The conversation shares ownership of the call until End().
 #pragma once
 
 #include <cstdint>
@@ -38,20 +38,21 @@ class GrpcGraphStream final : public StreamSink {
 
   // ---- on the I/O thread ----
 
-  // Opens the conversation with the first message, which is parsed. An error is the end of the
-  // call; then Detach() follows. REQUIRES: servable->get().takes_streams()
+  // Opens the conversation with the first message, which is already parsed. An error ends the call; Detach()
+  // must follow. REQUIRES: servable->get().takes_streams().
   Status Open(WireSegments segments, std::unique_ptr<ServableHandle> servable);
-  // The conversation has no share in the call, if it was not opened.
+  // Releases the conversation's share of the call if Open() failed.
   void Detach();
-  // Takes a further message.
+  // Pushes a further message.
   void Handle(WireSegments segments);
 
   // ---- for the call ----
 
-  // Sees how much waits to be sent, and whether it is to hear when there is less; whether another message may
-  // be read, as far as the conversation is concerned. REQUIRES: the call's mutex is held.
+  // Pauses or resumes the conversation by the amount that waits to be sent, and sets `next` so that a
+  // decrease is notified. Returns whether the conversation accepts another message. REQUIRES: the call's
+  // mutex is held.
   bool WantsMessageLocked(const GrpcCall::Waiting& waiting, GrpcStreamCall::Next& next);
-  // Tells the conversation what it does not know yet.
+  // Notifies the conversation of pending changes: pause, close or cancel.
   void Tell() BRAID_EXCLUDES(call_.mutex_);
 
   void Respond(InferenceResponse response, const std::string& request_id) override;
@@ -59,30 +60,30 @@ class GrpcGraphStream final : public StreamSink {
   void End(Status status) override;
 
  private:
-  // Whether a later message means the servable of the first one.
+  // Checks that a later message names the servable of the first one.
   Status CheckServable(const ParsedRequest& parsed) const;
   Status BuildMessage(WireSegments segments, Servable& servable, InferenceRequest& request);
-  // Pushes a message, or says what was wrong with it, which ends with `ending`, and finds out whether more is wanted.
+  // Pushes a message, or answers its fault with a text that ends in `ending`. Updates wants_input_.
   void Take(ServableStream& stream, Servable& servable, InferenceRequest& request, Status fault,
             std::string_view ending);
-  // Lets it wait for its turn, if the client can still get it.
+  // Queues a message for sending, unless the client can no longer receive it.
   void Send(GrpcStreamCall::Outgoing outgoing) BRAID_EXCLUDES(call_.mutex_);
 
   GrpcStreamCall& call_;
   const int64_t start_ns_;
-  std::string name_;        // that the first message gave; of the I/O thread
-  bool responded_ = false;  // of the servable's calls to the sink, which come one at a time
+  std::string name_;        // from the first message; used on the I/O thread
+  bool responded_ = false;  // used in the servable's calls to the sink, which are serial
 
-  // Set while the conversation has its share in the call; shared with a message that is being read.
+  // Set while the conversation shares ownership of the call; shared with a message that is being read.
   std::shared_ptr<Servable> servable_ BRAID_GUARDED_BY(call_.mutex_);
-  std::shared_ptr<GrpcStreamCall> share_ BRAID_GUARDED_BY(call_.mutex_);   // as long
+  std::shared_ptr<GrpcStreamCall> share_ BRAID_GUARDED_BY(call_.mutex_);   // set together with servable_
   std::shared_ptr<ServableStream> stream_ BRAID_GUARDED_BY(call_.mutex_);  // null until it is open
-  bool stream_ended_ BRAID_GUARDED_BY(call_.mutex_) = false;  // End() came, or there never was a conversation
+  bool stream_ended_ BRAID_GUARDED_BY(call_.mutex_) = false;  // after End(), or without a conversation
   bool wants_input_ BRAID_GUARDED_BY(call_.mutex_) = true;
   uint64_t wants_changes_ BRAID_GUARDED_BY(call_.mutex_) = 0;  // calls of OnWantsInput()
   bool pause_ BRAID_GUARDED_BY(call_.mutex_) = false;
-  // What the conversation was told, and whether a thread is telling it something. It is told at the beginning
-  // that it is not paused: one may wait for the first word before it gives any.
+  // The notifications sent so far, and whether a thread is sending one. The first one always says "not
+  // paused", because a conversation may wait for it before it emits anything.
   std::optional<bool> told_pause_ BRAID_GUARDED_BY(call_.mutex_);
   bool told_close_ BRAID_GUARDED_BY(call_.mutex_) = false;
   bool told_cancel_ BRAID_GUARDED_BY(call_.mutex_) = false;

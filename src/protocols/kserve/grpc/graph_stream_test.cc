@@ -66,7 +66,7 @@ class GraphStreamTest : public testing::Test {
                                      grpc::InsecureChannelCredentials(), arguments);
   }
   std::unique_ptr<ClientStream> Open(ClientContext& context) { return stub_->ModelStreamInfer(&context); }
-  // What a call that sends these messages, and no more, ends with: "{code}: {text}".
+  // Returns the end of a call with exactly these messages: "{code}: {text}".
   std::string EndOf(const std::vector<ModelInferRequest>& messages) {
     ClientContext context;
     auto stream = Open(context);
@@ -79,20 +79,20 @@ class GraphStreamTest : public testing::Test {
   static std::string Text(const grpc::Status& status) {
     return std::to_string(status.error_code()) + ": " + status.error_message();
   }
-  // The next error in the stream, "" for an answer without one.
+  // Returns the next error in the stream; "" for an answer without one.
   static std::string Fault(ClientStream& stream) {
     ModelStreamInferResponse response;
     if (!stream.Read(&response)) return "the stream has ended";
     return response.error_message();
   }
-  // Sends until nothing more leaves the server: what the connection takes in grows for a while.
+  // Sends until the server's output stops: the connection's windows grow for a while.
   static void Fill(FakeGraph::Stream& conversation) {
     do {
       while (!conversation.paused()) conversation.Send(FakeGraph::Text(std::string(1 << 20, 'x')));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     } while (!conversation.paused());
   }
-  // The bytes of the only output of the next response.
+  // Returns the bytes of the only output of the next response.
   static std::string Output(ClientStream& stream) {
     ModelStreamInferResponse response;
     if (!stream.Read(&response)) return "the stream has ended";
@@ -154,13 +154,13 @@ TEST_F(GraphStreamTest, SendsEachOutputAsItComes) {
   EXPECT_FALSE(answer.outputs(0).has_contents());
   EXPECT_THAT(answer.raw_output_contents(), ElementsAre("12345"));
 
-  // Any number of them, and large ones.
+  // Any number of responses, including large ones.
   const std::string large(3 << 20, 'x');
   conversation->Send(FakeGraph::Text(large));
   conversation->Send(FakeGraph::Text(""));
   EXPECT_TRUE(Output(*stream) == large);
   EXPECT_EQ(Output(*stream), "");
-  // What is under way when the client has sent all is still answered.
+  // Requests in flight when the client half-closes are still answered.
   stream->WritesDone();
   ASSERT_TRUE(conversation->WaitForClose());
   conversation->Send(FakeGraph::Text("last"));
@@ -210,7 +210,7 @@ TEST_F(GraphStreamTest, ModelsTakeEachMessageAsARequest) {
   message.set_model_name("nobody");
   ASSERT_TRUE(stream->Write(message));
   EXPECT_EQ(Fault(*stream), "Mediapipe graph definition with requested name is not found");
-  // One that is not the first may be for a graph too, and is a request of its own there.
+  // A message after the first may name a graph too; it is then a separate request.
   ASSERT_TRUE(stream->Write(Message("2", "def")));
   EXPECT_EQ(Output(*stream), "def");
   stream->WritesDone();
@@ -315,7 +315,7 @@ TEST_F(GraphStreamTest, PausesTheGraphWhileTheClientDoesNotRead) {
   ASSERT_TRUE(stream->Write(Message("", "x")));
   auto conversation = graph_->WaitForStream(0);
   ASSERT_TRUE(conversation && conversation->WaitForMessages(1));
-  // What leaves the server is bounded by the windows of the connection; then the rest waits.
+  // The connection's windows bound the server's output; then the rest waits.
   constexpr size_t kBytes = size_t{256} << 10;
   size_t sent = 0;
   for (; sent < 1000 && !conversation->paused(); ++sent) {
@@ -327,7 +327,7 @@ TEST_F(GraphStreamTest, PausesTheGraphWhileTheClientDoesNotRead) {
     ASSERT_EQ(Output(*stream), std::string(kBytes, static_cast<char>('a' + i % 26))) << i;
   }
   ASSERT_TRUE(conversation->WaitForPause(false));
-  // Small ones count by their number.
+  // For small messages the limit on their number applies.
   size_t small = 0;
   for (; small < 1'000'000 && !conversation->paused(); ++small) {
     conversation->Send(FakeGraph::Text(std::to_string(small)));
@@ -364,7 +364,7 @@ TEST_F(GraphStreamTest, ASlowClientSlowsItsOwnStreamOnly) {
   second->End(OkStatus());
   EXPECT_EQ(Fault(*quick), "the stream has ended");
   EXPECT_TRUE(quick->Finish().ok());
-  // One that never reads, and leaves.
+  // A client that never reads, and disconnects.
   context.TryCancel();
   slow->Finish();
   ASSERT_TRUE(conversation->WaitForCancel());
@@ -378,7 +378,7 @@ TEST_F(GraphStreamTest, CutsOffAClientThatDoesNotReadWhateverTheGraphDoes) {
   ASSERT_TRUE(stream->Write(Message("", "x")));
   auto conversation = graph_->WaitForStream(0);
   ASSERT_TRUE(conversation);
-  // The same bytes all the time, which are not copied.
+  // The same bytes each time, which are not copied.
   const Tensor large = FakeGraph::Text(std::string(16 << 20, 'x'));
   for (int i = 0; i < 100 && !conversation->cancelled(); ++i) conversation->Send(large);
   EXPECT_TRUE(conversation->cancelled());
@@ -399,7 +399,7 @@ TEST_F(GraphStreamTest, ReadsNoFurtherThanTheGraphWants) {
   conversation->SetWantsInput(false);
   for (int i = 1; i <= 20; ++i) ASSERT_TRUE(stream->Write(Message(std::to_string(i), "x")));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  // One read may have been under way.
+  // One read may have been in flight.
   EXPECT_LE(conversation->pushed(), 2u);
   conversation->SetWantsInput(true);
   ASSERT_TRUE(conversation->WaitForMessages(21));
@@ -422,7 +422,7 @@ TEST_F(GraphStreamTest, FaultsCountAgainstAClientThatDoesNotRead) {
   std::thread writer([&] {
     while (written < 1'000'000 && stream->Write(wrong)) ++written;
   });
-  // The writer is stopped by the server, which no longer reads.
+  // The server no longer reads, which blocks the writer.
   int before = -1;
   for (int i = 0; i < 200 && before != written; ++i) {
     before = written;
@@ -475,7 +475,7 @@ TEST_F(GraphStreamTest, ClientsMayVanishAtAnyTime) {
         racing.join();
       } else if (conversation && when != When::kFailing) {
         ASSERT_TRUE(conversation->WaitForCancel());
-        // What comes now has nobody to hear of it.
+        // The client no longer receives this message.
         conversation->Send(FakeGraph::Text("late"));
         conversation->End(OkStatus());
       }
@@ -555,7 +555,7 @@ TEST_F(GraphStreamTest, ShutdownCancelsAtTheDeadlineWhatDoesNotEnd) {
   EXPECT_FALSE(stream->Finish().ok());
   ASSERT_TRUE(conversation->WaitForCancel());
   server_.reset();
-  // The graph ends when there is no server any more.
+  // The graph ends after the server is destroyed.
   conversation->Send(FakeGraph::Text("late"));
   conversation->End(OkStatus());
   EXPECT_EQ(graph_->gate().inside(), 0);

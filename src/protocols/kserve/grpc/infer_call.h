@@ -1,4 +1,4 @@
-// ModelInfer: one request, one answer.
+// GrpcInferCall: ModelInfer, one request with one response.
 #pragma once
 
 #include "protocols/inference/grpc_inference.h"
@@ -17,7 +17,7 @@ class GrpcInferCall final : public GrpcInference {
   Result<EncodedMessage> Write(InferenceResponse& response) override;
 
   KserveThread& kserve_;
-  AnswerOptions answer_;  // of the request's owner while there is one
+  AnswerOptions answer_;  // used by the request's owner while the request runs
 };
 
 }  // namespace braid

@@ -37,7 +37,7 @@ Status ReadBool(std::string_view key, const WireParameter& value, bool& to) {
   return OkStatus();
 }
 
-// The request's own parameters: the reserved ones to their places, the others to request.parameters.
+// Sets the request's reserved parameters in its fields and adds the others to request.parameters.
 Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& request,
                      AnswerOptions& answer) {
   if (key == "sequence_id") {
@@ -78,7 +78,7 @@ Status TakeParameter(std::string& key, WireParameter& value, InferenceRequest& r
         "'triton_' are allowed: " +
         std::string(kEmptyFinalResponse));
   }
-  // HTTP clients alone ask for it; it says nothing here and is never the model's.
+  // A parameter of HTTP clients. It has no effect here and is not passed to the model.
   if (key == "binary_data_output") return OkStatus();
   if (auto* flag = std::get_if<bool>(&value)) {
     request.parameters.emplace_back(std::move(key), *flag);
@@ -116,7 +116,7 @@ DataType WidestType(ContentsField field) {
   return DataType::kInvalid;
 }
 
-// Where the bytes of one input lie in the message.
+// The place of one input's bytes in the message.
 struct InputSource {
   const WireRange* raw = nullptr;              // or
   const ParsedContents* contents = nullptr;    // of which
@@ -169,7 +169,7 @@ class InputBuilder {
   }
 
  private:
-  // Raw contents stand in the order of the inputs, without those that lie in regions.
+  // Raw contents have the order of the inputs, without inputs in shared memory regions.
   Status FindBytes(const ParsedInput& input, Tensor& tensor, InputSource& source) {
     if (info_.kind == ServableKind::kGraph) {
       BRAID_RETURN_IF_ERROR(SetGraphType(input.datatype, input.name, tensor));
@@ -250,7 +250,7 @@ Status TakeOutputs(ParsedRequest& parsed, const ServableInfo& info, const Client
       OutputRequest asked{.name = output.name, .classes = static_cast<uint32_t>(classes)};
       BRAID_RETURN_IF_ERROR(answer.outputs.Add(info, regions, region, std::move(asked)));
     }
-    // A graph sends what it makes.
+    // A graph returns its own outputs.
     if (info.kind != ServableKind::kGraph) request.requested_outputs.push_back(std::move(output.name));
   }
   AskForSequenceId(info, request);
@@ -306,7 +306,7 @@ Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Serva
                               : TakeParameter(key, value, request, answer));
   }
   BRAID_RETURN_IF_ERROR(TakeSequence(segments, info, headers.sequence, regions, parsed, request));
-  // What the client says in the request itself goes before its headers.
+  // Parameters in the request take precedence over headers.
   const size_t own = request.parameters.size();
   for (const auto& header : headers.forwarded) {
     const auto end = request.parameters.begin() + static_cast<std::ptrdiff_t>(own);

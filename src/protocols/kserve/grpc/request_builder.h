@@ -1,5 +1,5 @@
-// Makes an InferenceRequest out of a parsed ModelInferRequest: reserved parameters, input bytes in the memory
-// that the servable reads from, and what the client wants of the answer.
+// Builds an InferenceRequest from a parsed ModelInferRequest. Reads reserved parameters and the client's
+// wishes for the response, and copies input bytes into the servable's memory.
 #pragma once
 
 #include <string>
@@ -15,32 +15,33 @@
 
 namespace braid {
 
-// What the protocol has to remember until the answer.
+// The part of the request that the protocol needs again for the response.
 struct AnswerOptions {
   std::string request_id;
-  // A decoupled request that ends without one more response is answered with an empty one.
+  // Whether a decoupled request that ends without a further response gets an empty one.
   bool empty_final_response = false;
   OutputPlan outputs;
 };
 
-// What the metadata of a call says of its requests.
+// Values of the call's metadata for its requests.
 struct RequestHeaders {
   const Parameters& forwarded;  // headers that become parameters
   std::string_view sequence;    // GrpcMetadataRules::SequenceHeader() of the servable
 };
 
-// -1 for an empty text. Errors: INVALID_ARGUMENT when `text` is not a number, or out of range, as the dialect
-// words it.
+// Returns the version; -1 for an empty text. Errors: INVALID_ARGUMENT, in the dialect's words, if `text` is
+// not a number or out of range.
 Result<int64_t> ParseModelVersion(std::string_view text, const DialectRules& rules);
 
-// What a tensor's parameters say of regions. Errors: INVALID_ARGUMENT for values of a wrong kind.
+// Returns the shared memory region in a tensor's parameters. Errors: INVALID_ARGUMENT for values of a wrong
+// kind.
 Result<RegionRequest> FindRegionRequest(const WireParameters& parameters);
 
-// Fills `request` (all but model_version, sink, servable and cancellation) and `answer`; moves out of
-// `parsed`. The bytes of all inputs are copied once, from the message or from `regions`, into memory of
-// servable.input_allocator(): small tensors share one allocation, large ones have their own. Inputs that name
-// the sequence of a stateful model become fields of the request. Errors: INVALID_ARGUMENT with the contract's
-// texts, those of the allocator and of ClientRegions, and those of NameSequence().
+// Fills `request`, except model_version, sink, servable and cancellation, and `answer`; moves out of
+// `parsed`. Copies the bytes of all inputs once, from the message or from `regions`, into memory of
+// servable.input_allocator(). Small tensors share one allocation; each large one has its own. Inputs that
+// name the sequence of a stateful model become fields of the request. Errors: INVALID_ARGUMENT with the
+// contract's texts; those of the allocator, ClientRegions and NameSequence().
 Status BuildInferenceRequest(WireSegments segments, ParsedRequest& parsed, Servable& servable,
                              const RequestHeaders& headers, const ClientRegions& regions,
                              InferenceRequest& request, AnswerOptions& answer);

@@ -15,7 +15,7 @@ std::string OfInput(std::string_view text, std::string_view input) {
   return std::string(text).append("; input name: ").append(Shortened(input));
 }
 
-// Of an input whose contents are typed, if there are any.
+// Checks an input whose contents are typed, if there are any.
 Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
   const DataType type = tensor.type;
   if (type == DataType::kInvalid) {
@@ -36,7 +36,7 @@ Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
         Fault::kInvalidContentSize,
         OfInput("contents have values of another datatype than " + Shortened(input.datatype), input.name));
   }
-  // How many strings there are says nothing of a tensor whose type is one of bytes.
+  // For a type of bytes the number of strings says nothing about the tensor's size.
   if (type == DataType::kBytes) return OkStatus();
   const std::optional<size_t> expected = ByteSize(type, tensor.shape);
   if (!expected) {

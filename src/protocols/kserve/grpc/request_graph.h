@@ -1,5 +1,4 @@
-// The rules of a ModelInferRequest to a graph. What a graph's streams take is for the graph to say; here is
-// what belongs to the wire.
+// Wire-format rules for a ModelInferRequest to a graph. The graph itself checks the tensors for its streams.
 #pragma once
 
 #include <vector>
@@ -11,14 +10,14 @@
 
 namespace braid {
 
-// Adds a parameter of a request to those that the graph sees: all but those which speak to the protocol.
-// Errors: kNotImplemented for one without a value.
+// Adds a parameter of the request to the graph's parameters, unless it addresses the protocol. Errors:
+// kNotImplemented for a parameter without a value.
 Status TakeGraphParameter(std::string& key, WireParameter& value, Parameters& parameters);
 
-// Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
-// inputs, that no dimension is negative, and that typed contents are of a type that has them and as many
-// values as the shape says. Raw bytes may be of any number, and BYTES of any form. `inputs` have the types
-// and shapes of the message. Errors: as Fault.
+// Checks the contents before any byte is copied. They are raw or typed, with one raw entry per input and no
+// negative dimension. Typed contents need a type with typed contents, and as many values as the shape
+// implies. Raw bytes may have any size, and BYTES any form. `inputs` have the types and shapes of the
+// message. Errors: as Fault.
 Status CheckGraphContents(const ParsedRequest& parsed, const std::vector<Tensor>& inputs);
 
 }  // namespace braid

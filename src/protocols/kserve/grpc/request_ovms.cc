@@ -12,7 +12,7 @@ namespace {
 // REQUIRES: the datatype is known.
 Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
   const std::optional<int64_t> expected = ElementCount(tensor.shape);
-  // Which the checks of the shape refuse.
+  // The checks of the shape refuse it.
   if (!expected) return OkStatus();
   const std::optional<ContentsField> field = ContentsFieldFor(tensor.type);
   const uint64_t actual = field ? input.contents.count(*field) : 0;
@@ -27,7 +27,7 @@ Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
   return OkStatus();
 }
 
-// The names of datatypes that we do not know are the client's.
+// Returns the error for an unknown datatype, which contains the client's name for it.
 Status UnknownDatatype(const ServableInfo& info, const ParsedRequest& parsed, const ParsedInput& unknown) {
   for (const TensorSpec& spec : info.inputs) {
     const auto is_it = [&](const ParsedInput& input) { return input.name == spec.name; };
@@ -86,7 +86,7 @@ Status CheckOvmsStructure(const ParsedRequest& parsed) {
 
 Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request) {
   Status fault = CheckContents(info, parsed, request);
-  // Whether the number of inputs is right is for the servable to say, but first among all faults.
+  // The servable checks the number of inputs, and that fault is reported before all others.
   if (!fault.ok()) {
     BRAID_RETURN_IF_ERROR(CheckOvmsInputCount(info, parsed.inputs.size(), request.sequence_inputs));
   }

@@ -1,4 +1,4 @@
-// The rules for the contents of a ModelInferRequest to a servable of Dialect::kOvms.
+// Rules for the contents of a ModelInferRequest to a servable of Dialect::kOvms.
 #pragma once
 
 #include "base/status.h"
@@ -8,17 +8,17 @@
 
 namespace braid {
 
-// Whether an input's bytes are in shared memory of the client, and not in the message.
+// Returns whether the input's bytes are in the client's shared memory instead of the message.
 bool LiesInRegion(const ParsedInput& input);
 
-// The part of the check below that looks at no tensor: contents are raw or typed, and there are as many raw
-// ones as inputs.
+// Does the part of CheckOvmsContents() that needs no tensor: contents are raw or typed, with one raw entry
+// per input.
 Status CheckOvmsStructure(const ParsedRequest& parsed);
 
-// Checks, before any byte is copied, that contents are raw or typed, that there are as many raw ones as
-// inputs, that datatypes are known, and that typed ones have as many values as the shape says. A fault of the
-// shapes is reported before one of the values. Inputs in regions of shared memory have no contents. The
-// inputs of `request` have the types and shapes of the message; they may get its names. Errors: as Fault.
+// Checks the contents before any byte is copied. They are raw or typed, with one raw entry per input.
+// Datatypes must be known, and typed contents have as many values as the shape implies. A fault of the shapes
+// is reported before one of the values. Inputs in shared memory have no contents. The inputs of `request`
+// have the types and shapes of the message, and may get its names. Errors: as Fault.
 Status CheckOvmsContents(const ServableInfo& info, const ParsedRequest& parsed, InferenceRequest& request);
 
 }  // namespace braid

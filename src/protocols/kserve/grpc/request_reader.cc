@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// What the wire type of a field must be for the field to be taken; protobuf skips others as unknown.
+// Wire types with which a field is accepted; protobuf skips other ones as unknown.
 bool IsBytes(const WireTag& tag) { return tag.type == WireType::kBytes; }
 bool IsRepeated(const WireTag& tag, WireType element) {
   return tag.type == element || tag.type == WireType::kBytes;
@@ -117,7 +117,7 @@ class RequestParser {
     });
   }
 
-  // One entry of a map<string, InferParameter>.
+  // Reads one entry of a map<string, InferParameter>.
   bool ParameterEntry(WireParameters& parameters) {
     if (++parameter_entries_ > InferRequestLimits::kAllParameters) return TooMany("parameters");
     std::string key;
@@ -172,7 +172,7 @@ class RequestParser {
     });
   }
 
-  // Checks and counts; the elements are read again when it is known where they go.
+  // Checks and counts the elements. They are read again when their destination is known.
   bool Contents(ParsedContents& contents) {
     if (contents.ranges.size() == InferRequestLimits::kContents) return TooMany("contents");
     ProtobufReader ahead = in_;
@@ -211,8 +211,8 @@ class RequestParser {
 
   ProtobufReader in_;
   ParsedRequest& request_;
-  size_t parameter_entries_ = 0;  // of the request and all its tensors, repeated keys too
-  std::string_view limit_;        // which limit was passed
+  size_t parameter_entries_ = 0;  // of the request and all its tensors, including repeated keys
+  std::string_view limit_;        // the exceeded limit
 };
 
 }  // namespace
@@ -262,12 +262,12 @@ std::optional<ContentsField> ContentsFieldFor(DataType type) {
     case DataType::kBytes:
       return ContentsField::kBytes;
     default:
-      return std::nullopt;  // the 16-bit floats travel raw only
+      return std::nullopt;  // 16-bit floats are only sent raw
   }
 }
 
 size_t ContentsRawSize(const ParsedContents& contents, ContentsField field, size_t element_size) {
-  // No overflow: every element took at least a byte of a message of less than 2 GiB.
+  // No overflow: every element uses at least one byte of a message of less than 2 GiB.
   const uint64_t count = contents.count(field);
   if (field == ContentsField::kBytes) return count * sizeof(uint32_t) + contents.bytes_size;
   return count * element_size;

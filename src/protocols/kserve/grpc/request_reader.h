@@ -1,5 +1,5 @@
-// Reads a ModelInferRequest from the slices of a gRPC message, without protobuf: tensor bytes are not
-// touched, only their places are remembered, so that they can be copied once, to where the model wants them.
+// Reads a ModelInferRequest from the slices of a gRPC message, without protobuf. It records only the places
+// of tensor bytes, so that they are copied once, into the model's memory.
 //
 //   ParsedRequest parsed;
 //   BRAID_RETURN_IF_ERROR(ParseInferRequest(segments, parsed));
@@ -22,7 +22,7 @@
 
 namespace braid {
 
-// What one request may have; more is INVALID_ARGUMENT. Far above what models have, far below what hurts.
+// Limits of one request, well above the needs of models; a larger request is INVALID_ARGUMENT.
 struct InferRequestLimits {
   static constexpr size_t kInputs = 4096;
   static constexpr size_t kOutputs = 4096;
@@ -36,7 +36,7 @@ struct InferRequestLimits {
 
 // An InferParameter; std::monostate when none of its choices is set.
 using WireParameter = std::variant<std::monostate, bool, int64_t, std::string, double, uint64_t>;
-// Each key once, with the value that came last, in the order in which the keys first came.
+// Each key once, with its last value, in the order of first occurrence.
 using WireParameters = std::vector<std::pair<std::string, WireParameter>>;
 
 const WireParameter* FindParameter(const WireParameters& parameters, std::string_view key);
@@ -44,15 +44,15 @@ const WireParameter* FindParameter(const WireParameters& parameters, std::string
 // The fields of InferTensorContents.
 enum class ContentsField : uint8_t { kBool = 1, kInt, kInt64, kUint, kUint64, kFp32, kFp64, kBytes };
 inline constexpr int kContentsFieldCount = 8;
-// The one that holds values of this type; nothing for types that travel raw only.
+// Returns the field for values of this type; nullopt for types that are only sent raw.
 std::optional<ContentsField> ContentsFieldFor(DataType type);
 
-// Typed contents: where they lie and how much there is of each kind.
+// Typed contents: their places, and the number of elements of each kind.
 struct ParsedContents {
-  // Contents given in several parts count as one, in order.
+  // Contents in several parts count as one, in order.
   boost::container::small_vector<WireRange, 1> ranges;
   std::array<uint64_t, kContentsFieldCount> elements{};
-  uint64_t bytes_size = 0;  // of all elements of bytes_contents together
+  uint64_t bytes_size = 0;  // total of the elements of bytes_contents
 
   bool present() const { return !ranges.empty(); }
   uint64_t count(ContentsField field) const { return elements[static_cast<size_t>(field) - 1]; }
@@ -83,13 +83,14 @@ struct ParsedRequest {
   void Clear();
 };
 
-// Errors: INVALID_ARGUMENT when the message is malformed or beyond InferRequestLimits. `request` is cleared
-// first; after an error it holds what was read, so that an id read so far can be answered.
+// Parses a message into `request`, which is cleared first. Errors: INVALID_ARGUMENT if it is malformed or
+// exceeds InferRequestLimits. After an error `request` holds the part read so far, so that the answer can
+// carry its id.
 Status ParseInferRequest(WireSegments segments, ParsedRequest& request);
 
-// The raw form of the elements of `field`, one after the other in `to`, which has room for ContentsRawSize().
-// Integers are cut to `element_size`; bytes get their length in front. REQUIRES: `contents` came out of
-// ParseInferRequest() with the same segments.
+// Returns the size of the elements of `field` in raw form, and writes them to `to`, which has that size.
+// Integers are cut to `element_size`; bytes are prefixed with their length. REQUIRES: ParseInferRequest()
+// made `contents` from the same segments.
 size_t ContentsRawSize(const ParsedContents& contents, ContentsField field, size_t element_size);
 void CopyContents(WireSegments segments, const ParsedContents& contents, ContentsField field,
                   size_t element_size, std::byte* to);

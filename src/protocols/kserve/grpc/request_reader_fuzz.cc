@@ -1,4 +1,4 @@
-// A ModelInferRequest in pieces of any size; of what is accepted, the tensors are copied out in all forms.
+// Parses a ModelInferRequest in pieces of any size. Accepted tensors are copied out in all forms.
 #include "base/testing/fuzz_input.h"
 #include "protocols/kserve/grpc/request_reader.h"
 

@@ -17,7 +17,8 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// The pieces of a message, each in memory of its own size, so that a sanitizer sees a read past its end.
+// The pieces of a message, each in an allocation of exactly its size, so that a sanitizer sees a read past
+// its end.
 class Pieces {
  public:
   Pieces(const std::string& bytes, Random& random) {
@@ -299,7 +300,7 @@ TEST(GrpcRequestReader, MergesMessagesGivenTwiceAsProtobufDoes) {
 }
 
 TEST(GrpcRequestReader, AgreesWithProtobufOnDamagedMessages) {
-  // Protobuf reports each text that is not UTF-8.
+  // Protobuf logs each text that is not UTF-8.
   const google::protobuf::LogSilencer silence;
   Random random(3);
   int accepted = 0;
@@ -379,13 +380,13 @@ TEST(GrpcRequestReader, LimitsWhatOneRequestMayHave) {
   for (size_t i = 0; i <= InferRequestLimits::kDimensions; ++i) input.add_shape(1);
   EXPECT_EQ(ParseInferRequest(Pieces(request.SerializeAsString()).segments(), parsed).message(),
             "failed to parse the request: too many dimensions");
-  // The same key again and again is no way around the limit.
+  // Repeated keys count toward the limit.
   const std::string entry("\x22\x03\x0a\x01k", 5);
   std::string entries;
   for (size_t i = 0; i <= InferRequestLimits::kAllParameters; ++i) entries += entry;
   EXPECT_EQ(ParseInferRequest(Pieces(entries).segments(), parsed).message(),
             "failed to parse the request: too many parameters");
-  // Two bytes each, in a message of 64 MiB, are 33 million of them.
+  // Entries of two bytes: a message of 64 MiB has 33 million of them.
   std::string contents;
   for (size_t i = 0; i <= InferRequestLimits::kContents; ++i) contents.append("\x2a\x00", 2);
   std::string message("\x2a\x82\x01", 3);  // 130 bytes of input

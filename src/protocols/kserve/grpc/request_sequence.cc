@@ -21,12 +21,12 @@ bool NamesSequence(const ParsedInput& input) {
 
 std::optional<uint64_t> ReadRaw(WireSegments segments, const WireRange& raw, size_t size) {
   if (raw.size != size) return std::nullopt;
-  uint64_t value = 0;  // the low bytes come first
+  uint64_t value = 0;  // little-endian
   CopyRange(segments, raw, reinterpret_cast<std::byte*>(&value));
   return value;
 }
 
-// The one value, if it is in the field of its type and there is none in others.
+// Returns the value if it is the only one and in the field of its type.
 std::optional<uint64_t> ReadContents(WireSegments segments, const ParsedContents& contents, DataType type) {
   const std::optional<ContentsField> field = ContentsFieldFor(type);
   uint64_t count = 0;
@@ -46,13 +46,13 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
     return UnsupportedError("input '" + Shortened(input.name) +
                             "', which names the sequence, cannot lie in CUDA shared memory");
   uint64_t value = 0;
-  Buffer to(reinterpret_cast<std::byte*>(&value), size, nullptr);  // on no device, so nothing comes later
+  Buffer to(reinterpret_cast<std::byte*>(&value), size, nullptr);  // not on a device: the copy is synchronous
   BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, to));
   return std::optional<uint64_t>(value);
 }
 
-// Takes one of the two out of the message. REQUIRES: there are no raw contents, or one for each input that
-// lies in no region.
+// Removes one of the two inputs from the message. REQUIRES: there are no raw contents, or one for each input
+// outside shared memory regions.
 Result<std::optional<SequenceInput>> TakeInput(WireSegments segments, std::string_view name, DataType type,
                                                const ClientRegions& regions, ParsedRequest& parsed) {
   Inputs& inputs = parsed.inputs;
@@ -80,7 +80,7 @@ Result<std::optional<SequenceInput>> TakeInput(WireSegments segments, std::strin
   return std::optional<SequenceInput>(std::move(input));
 }
 
-// A fault of the message by which nobody can say whose contents are whose.
+// Checks for faults of the message that leave the assignment of contents to inputs open.
 Status CheckStructure(const ServableInfo& info, const ParsedRequest& parsed) {
   Status fault = CheckOvmsStructure(parsed);
   if (fault.ok()) return fault;

@@ -1,5 +1,5 @@
-// What of a ModelInferRequest names its sequence, beside its parameters: two inputs of stateful models, and
-// the header.
+// Reads the sequence of a ModelInferRequest from the two inputs of stateful models and from the header.
+// Parameters are read elsewhere.
 #pragma once
 
 #include <string_view>
@@ -12,13 +12,12 @@
 
 namespace braid {
 
-// Takes the inputs of a stateful model that name the sequence out of `parsed`, and their contents, and names
-// the sequence of `request`, whose parameters are read. For other servables only the header does that.
-// `header` is empty when there is none. Values may be raw, typed or in a region.
+// Sets the sequence of `request`, whose parameters were read before. For stateful models it removes the
+// inputs that name the sequence, with their contents, from `parsed`; for other servables it reads only the
+// header. `header` is empty if absent. Values may be raw, typed or in a region.
 //
-// Errors: those of NameSequence(); before them, where the values cannot be told from each other,
-// kInvalidNoOfInputs or kInvalidMessageStructure, kInvalidUnexpectedInput for an input that is there twice,
-// and those of ClientRegions.
+// Errors: those of NameSequence(). Before them kInvalidNoOfInputs or kInvalidMessageStructure if contents
+// cannot be assigned to inputs, kInvalidUnexpectedInput for a repeated input, and those of ClientRegions.
 Status TakeSequence(WireSegments segments, const ServableInfo& info, std::string_view header,
                     const ClientRegions& regions, ParsedRequest& parsed, InferenceRequest& request);
 

@@ -29,7 +29,7 @@ constexpr uint32_t kInferResponse = 2;
 
 constexpr std::string_view kFinalResponse = "triton_final_response";
 
-// One entry of map<string, InferParameter>.
+// Writes one entry of map<string, InferParameter>.
 void WriteParameter(GrpcMessageBuilder& out, std::string_view key, const ParameterValue& value) {
   const auto entry = [&](size_t value_size) {
     out.Length(kParameters, TextFieldSize(key) + 1 + VarintSize(value_size) + value_size);
@@ -67,7 +67,7 @@ void WriteHead(GrpcMessageBuilder& out, std::string_view id, const InferenceResp
   out.OptionalText(kId, id);
 }
 
-// The parameters that tell where an output is.
+// Returns the parameters with the place of an output in shared memory.
 std::string RegionFields(const RegionPart& part) {
   GrpcMessageBuilder out;
   WriteParameter(out, "shared_memory_region", ParameterValue(part.region->info().name));

@@ -1,6 +1,6 @@
-// Writes ModelInferResponse and ModelStreamInferResponse as the slices of a gRPC message, without protobuf:
-// one slice holds all small fields and small tensors; large tensors are referenced where they lie, and their
-// buffers let go when gRPC has sent them.
+// Writes ModelInferResponse and ModelStreamInferResponse as the slices of a gRPC message, without protobuf.
+// One slice holds all small fields and small tensors. Large tensors are referenced without a copy; their
+// buffers are released when gRPC has sent them.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@
 
 namespace braid {
 
-// `plan` says which outputs have their bytes in the client's shared memory already; null: none.
+// `plan` lists the outputs that are already in the client's shared memory; null: none.
 
-// The answer of the unary call. REQUIRES: response.status.ok()
+// Returns the response of the unary call. REQUIRES: response.status.ok().
 EncodedMessage EncodeUnaryResponse(std::string_view id, const InferenceResponse& response,
                                    const OutputPlan* plan = nullptr);
 
-// A good response on a stream; `final` is its triton_final_response, which those of graphs have not.
-// REQUIRES: response.status.ok()
+// Returns a successful response on a stream. `final` is its triton_final_response, which responses of graphs
+// omit. REQUIRES: response.status.ok().
 EncodedMessage EncodeStreamResponse(std::string_view id, const InferenceResponse& response,
                                     std::optional<bool> final, const OutputPlan* plan = nullptr);
 
-// An error on a stream. `response` gives model name and version; null when the request never got so far, and
-// then neither these nor the final flag are written.
+// Returns an error on a stream. `response` gives the model's name and version. It is null if no model
+// accepted the request; then these and the final flag are omitted.
 EncodedMessage EncodeStreamError(std::string_view id, std::string_view message,
                                  const InferenceResponse* response, bool final);
 

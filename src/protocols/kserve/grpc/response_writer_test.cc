@@ -120,7 +120,7 @@ TEST(GrpcResponseWriter, WritesErrorsOfStreams) {
   }
 }
 
-// Counts when its memory is let go.
+// Counts the releases of its memory.
 class CountingOwner final : public BufferOwner {
  public:
   CountingOwner(std::vector<std::byte>& memory, int& destroyed) : memory_(memory), destroyed_(destroyed) {}

@@ -1,6 +1,7 @@
-// KServe v2 over gRPC: inference.GRPCInferenceService, and gRPC's health service, which answers for models.
+// KserveGrpc: KServe v2 over gRPC. It serves inference.GRPCInferenceService, and gRPC's health service for
+// models.
 //
-//   KserveGrpc kserve(context, {});        // one for each server; outlives it
+//   KserveGrpc kserve(context, {});        // one per server; outlives it
 //   GrpcServer::Start({catalog, control, log, context.grpc_access}, {&kserve}, options);
 #pragma once
 
@@ -19,7 +20,7 @@ namespace braid {
 class KserveGrpc final : public GrpcProtocol {
  public:
   struct Options {
-    int load_threads = 4;  // model loads at the same time
+    int load_threads = 4;  // concurrent model loads
   };
   // `context` outlives this.
   KserveGrpc(ProtocolContext& context, Options options);
@@ -33,7 +34,7 @@ class KserveGrpc final : public GrpcProtocol {
   ControlPool loads;
 };
 
-// What the calls of one I/O thread share. On that thread.
+// State shared by the calls of one I/O thread; used only there.
 struct KserveThread final : GrpcProtocol::ThreadState {
   KserveThread(KserveGrpc& protocol, GrpcThread& its_thread) : kserve(protocol), thread(its_thread) {}
 
@@ -41,12 +42,12 @@ struct KserveThread final : GrpcProtocol::ThreadState {
 
   KserveGrpc& kserve;
   GrpcThread& thread;
-  // The request that is being read; reuses what earlier ones allocated.
+  // The request being read; reuses the allocations of earlier ones.
   ParsedRequest parsed;
 };
 
-// Finds the servable that the parsed request names, for `request`, which is counted as a call of `method`
-// where that servable counts calls. Errors: those of the authorization, of ParseModelVersion() and InferNotFound().
+// Finds the servable of the parsed request and sets it in `request`. The request counts as a call of `method`
+// if the servable counts calls. Errors: those of the authorization, ParseModelVersion() and InferNotFound().
 Status FindServable(KserveThread& thread, const Authorization& authorization, ApiMethod method,
                     InferenceRequest& request);
 

@@ -282,7 +282,7 @@ TEST_F(GrpcServerTest, ReadsReservedParametersAndPassesOthersOn) {
   auto model = AddEcho("echo");
   std::unique_ptr<InferenceRequest> seen;
   model->set_responder([&](std::unique_ptr<InferenceRequest> request) {
-    // The client may look at it as soon as it has its answer.
+    // The client may read it as soon as it has its answer.
     seen = std::move(request);
     InferenceResponse response = FakeServable::Echo(*seen, model->info());
     response.parameters = seen->parameters;
@@ -399,7 +399,7 @@ TEST_F(GrpcServerTest, AnswersWithTheFirstResponseAndDropsOthers) {
   model->WaitForHeld(1);
   auto request = model->Take();
   request->Respond(FakeServable::Echo(*request, model->info()), false);
-  // The client has its answer while the request goes on.
+  // The client has its answer while the request is still running.
   EXPECT_TRUE(answer.get().ok());
   EXPECT_EQ(response.outputs_size(), 1);
   EXPECT_FALSE(request->cancelled());
@@ -436,7 +436,7 @@ TEST_F(GrpcServerTest, TellsTheRequestWhenItsClientCancelsOrRunsOutOfTime) {
   EXPECT_EQ(stub_->ModelInfer(&hurried, EchoRequest("echo", Floats({1})), &response).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   model->WaitForCancelled(2);
-  // Late answers are dropped, the server goes on.
+  // Late answers are dropped, and the server keeps serving.
   model->ReleaseAll();
   EXPECT_TRUE(Infer(EchoRequest("echo", Floats({1}))).ok());
 }
@@ -511,7 +511,7 @@ TEST_F(GrpcServerTest, AnswersAStreamInTheOrderOfItsRequests) {
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(stream->Write(EchoRequest("echo", Floats({static_cast<float>(i)}), std::to_string(i))));
   }
-  // A request that reaches no model takes its place too.
+  // A request that reaches no model keeps its place in the order too.
   ASSERT_TRUE(stream->Write(EchoRequest("nope", "", "4")));
   ASSERT_TRUE(stream->WritesDone());
   model->WaitForHeld(4);
@@ -603,8 +603,8 @@ TEST_F(GrpcServerTest, SendsThousandResponsesOfOneRequest) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
-// What waits is handed to gRPC with the hint that more comes, up to its buffer of 64 KiB: no mix of sizes may
-// leave a message behind.
+// Waiting responses go to gRPC with the hint that more follow, up to its buffer of 64 KiB. No mix of sizes
+// may leave a message behind.
 TEST_F(GrpcServerTest, SendsWaitingResponsesOfAllSizes) {
   ServableInfo info = FakeServable::EchoInfo("repeat", DataType::kUint8);
   info.decoupled = true;
@@ -656,7 +656,7 @@ TEST_F(GrpcServerTest, CutsOffAStreamWhoseClientDoesNotRead) {
   ASSERT_TRUE(stream->Write(request));
   model->WaitForHeld(1);
   auto held = model->Take();
-  // All responses share one buffer; what counts is what would have to be sent.
+  // All responses share one buffer; the limit counts the bytes to send.
   HeapAllocator heap;
   const Buffer block = heap.Allocate(size_t{64} << 20).value();
   const auto respond = [&] {
@@ -747,7 +747,7 @@ TEST_F(GrpcServerTest, EndsAStreamAtItsFirstErrorWhenAskedTo) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_EQ(status.error_message(), "broken");
   model->WaitForCancelled(1);
-  // The late answer finds nobody.
+  // The late answer has no receiver.
   model->ReleaseAll();
 }
 
@@ -780,7 +780,7 @@ TEST_F(GrpcServerTest, ReadsNoFurtherThanTheRequestsItKeepsOpen) {
     stream->WritesDone();
   });
   model->WaitForHeld(256);
-  // The last is ready first: it does not make room, since its answer cannot be sent yet.
+  // The last request finishes first. It frees no slot, since its answer cannot be sent yet.
   model->Release(255);
   EXPECT_LE(model->held(), 255u);
   ModelStreamInferResponse response;
@@ -822,7 +822,7 @@ TEST_F(GrpcServerTest, KeepsStreamsApartUnderLoad) {
         }
         ModelStreamInferResponse response;
         if (c == 3) {
-          // This client leaves in the middle.
+          // This client disconnects in the middle.
           stream->Read(&response);
           context.TryCancel();
           stream->Finish();
@@ -845,7 +845,7 @@ TEST_F(GrpcServerTest, KeepsStreamsApartUnderLoad) {
     });
   }
   for (std::thread& client : clients) client.join();
-  // The detached backends of clients that left are waited for by the servable's gate.
+  // The servable's gate waits for the detached backends of disconnected clients.
   repeat->gate().Close();
   EXPECT_TRUE(repeat->gate().WaitUntilEmpty(SteadyNowNs() + 30 * kSecond));
 }
@@ -914,7 +914,7 @@ TEST_F(GrpcServerTest, ShutdownCancelsAtTheDeadlineWhatDoesNotEnd) {
   EXPECT_FALSE(stream->Finish().ok());
   model->WaitForCancelled(2);
   server_.reset();
-  // The backends answer when there is no server any more.
+  // The backends answer after the server is destroyed.
   model->ReleaseAll();
 }
 

@@ -14,14 +14,14 @@
 namespace braid {
 namespace {
 
-// Whether the client of a stream wants the first error to end it ("triton_grpc_error: true").
+// Returns whether the client wants the first error to end the stream ("triton_grpc_error: true").
 bool WantsGrpcErrors(const Http2Head& head) {
   return head.Any("triton_grpc_error", [](std::string_view value) { return value == "true"; });
 }
 
 }  // namespace
 
-// One request's share in the stream. Deletes itself with the final response.
+// One request of the stream. Deletes itself with the final response.
 class GrpcStreamCall::Sink final : public ResponseSink {
  public:
   explicit Sink(std::shared_ptr<GrpcStreamCall> stream) : stream_(std::move(stream)) {}
@@ -31,11 +31,11 @@ class GrpcStreamCall::Sink final : public ResponseSink {
   AnswerOptions answer;
   std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
   bool decoupled = false;
-  // Of the model, for empty final responses.
+  // Copied from the model, for empty final responses.
   std::string model_name;
   int64_t model_version = 0;
   uint64_t slot = 0;
-  bool answered = false;  // nothing more is sent; the request's owner's, as all of Respond() is
+  bool answered = false;  // no further message is sent; used by the request's owner, like Respond()
 
   // Guarded by the stream's mutex.
   bool sent_all = false;
@@ -46,7 +46,7 @@ class GrpcStreamCall::Sink final : public ResponseSink {
  private:
   void RespondOpen(std::optional<InferenceResponse> response, bool final);
 
-  // A response that cannot be encoded is replaced by the error that says so.
+  // If a response cannot be encoded, encodes the error instead.
   Outgoing Encode(InferenceResponse& response, bool final) {
     Outgoing outgoing;
     const Status fault = Guarded([&] { outgoing = TryEncode(response, final); });
@@ -70,7 +70,7 @@ class GrpcStreamCall::Sink final : public ResponseSink {
 };
 
 void GrpcStreamCall::Sink::RespondOpen(std::optional<InferenceResponse> response, bool final) {
-  // A model that answers once is done with its first response; what else it sends is dropped.
+  // A model with one response is finished after it; further ones are dropped.
   const bool answers = final || !decoupled;
   if (!response && decoupled && !answer.empty_final_response) {
     answered = true;
@@ -129,7 +129,7 @@ void GrpcStreamCall::OnMessage(GrpcMessage message) {
     handling_ = handle = !ended_ && (graph == nullptr || !draining_);
   }
   if (handle) {
-    // What it throws, it throws before the request is on its way.
+    // An exception is thrown only before the request begins.
     const Status fault = Guarded([&] { HandleMessage(std::move(message), graph); });
     const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
     if (!told) EndWith(fault);
@@ -207,7 +207,7 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
   servable.Begin(std::move(request));
 }
 
-// What was sent later does not overtake what is copied from a device first.
+// A later request must not overtake one that first waits for a copy from a device.
 void GrpcStreamCall::KeepOrder(InferenceRequest& request) {
   if (request.preparation != nullptr) {
     preparations_ = true;
@@ -364,8 +364,8 @@ void GrpcStreamCall::EndLocked(const Status& status) {
 }
 
 void GrpcStreamCall::CancelSinksLocked(Next& next) {
-  // Nobody hears these requests any more. Each is told once: then it is off the list. One that has sent all
-  // its answers may go on, unless the client really cancelled.
+  // The client no longer receives answers to these requests. Each is cancelled once and leaves the list. A
+  // request that has sent all its answers may go on, unless the client itself cancelled.
   while (sinks_ != nullptr) {
     Sink* sink = sinks_;
     if (cancelled_ || !sink->sent_all) next.cancel.push_back(sink->cancellation);

@@ -1,25 +1,27 @@
-// ModelStreamInfer: any number of requests on one call, run at the same time.
+// GrpcStreamCall: ModelStreamInfer, any number of concurrent requests on one call.
 //
-// The first message decides. Where it names a servable that takes streams, all messages go into one
-// conversation with it (GrpcGraphStream). Where it names nothing that can be found, the call may end with the
-// reason, and without any message too (DialectRules::streams_need_a_servable). Order and back-pressure below
-// are of other calls.
+// The first message selects the mode. If it names a servable that takes streams, all messages go into one
+// conversation with it (GrpcGraphStream). DialectRules::streams_need_a_servable ends the call with an error
+// if the first message's servable is not found, or if there is no message. The rules below apply to all other
+// calls.
 //
-// Order. Requests to models that answer once are answered in the order in which they came: a response that is
-// ready early waits in its slot. Errors of requests that reached no model take their place in that order too.
-// Responses of decoupled models go out as they come.
+// Order. Requests to models with one response are answered in order of arrival: an early response waits in
+// its slot. Errors of requests that reached no model keep that order too. Responses of decoupled models are
+// sent as they arrive.
 //
-// Back-pressure. A stream reads on while fewer than kMaxOpenRequests of its requests are unanswered or their
-// answers unsent, and while fewer than kPauseBytes wait to be sent. A client that does not read what a
-// decoupled model sends is cut off with UNAVAILABLE when more than kMaxWaitingBytes wait and yet another
-// response comes; what waited is dropped, and its requests are cancelled.
+// Backpressure. A stream reads on while fewer than kMaxOpenRequests of its requests are unanswered or unsent,
+// and fewer than kPauseBytes wait to be sent. A client that does not read a decoupled model's responses is
+// cut off with UNAVAILABLE, when a response arrives while more than kMaxWaitingBytes wait. Waiting responses
+// are dropped and the client's requests cancelled.
 //
-// Threads. Requests are read on the I/O thread; responses come from the backends' threads. One mutex guards
-// the state; it is taken before the connection's, and is not held while anything is written or begun.
+// Threads. Requests are read on the I/O thread; responses arrive on the backends' threads. One mutex guards
+// the state. Lock order: this mutex, then the connection's. The mutex is not held during writes or when a
+// request begins.
 //
-// End. OK after the client has closed its side and all is answered; with `triton_grpc_error: true` in the
-// metadata the status of the first error; UNAVAILABLE when the server drains and nothing is open; otherwise
-// by cancellation, which cancels every open request.
+// End. The call ends with OK after the client has closed its side and all requests are answered. With
+// `triton_grpc_error: true` in the metadata it ends with the status of the first error. When the server
+// drains and no request is open, it ends with UNAVAILABLE. A cancellation ends it and cancels every open
+// request.
 #pragma once
 
 #include <atomic>
@@ -44,10 +46,11 @@ class GrpcStreamCall final : public GrpcCall {
  public:
   static constexpr size_t kMaxOpenRequests = 256;
   static constexpr size_t kPauseBytes = 64u << 20;
-  // A client that reads nothing costs so much memory, and a message.
+  // Memory limit for a client that reads nothing; one more message may exceed it.
   static constexpr size_t kMaxWaitingBytes = size_t{256} << 20;
 
-  // Errors: the server does not serve; INVALID_ARGUMENT for metadata that cannot be forwarded.
+  // Creates the call. Errors: the server does not serve; INVALID_ARGUMENT for metadata that cannot be
+  // forwarded.
   static Result<std::shared_ptr<GrpcCall>> Create(Setup setup, KserveThread& thread);
   GrpcStreamCall(Setup setup, KserveThread& thread);
   ~GrpcStreamCall() override;
@@ -56,24 +59,24 @@ class GrpcStreamCall final : public GrpcCall {
   friend class GrpcGraphStream;
   class Sink;
 
-  // A message that is to be sent, or, with a status, the end of the stream.
+  // A message to send; with an error status possibly the end of the stream.
   struct Outgoing {
     EncodedMessage message;
     Status end;
   };
-  // The place of a request in the order of answers.
+  // A request's place in the order of answers.
   struct Slot {
     bool ready = false;
     Outgoing answer;
   };
-  // What is to be done once the mutex is released.
+  // Actions for after the mutex is released.
   struct Next {
     bool read = false;
-    bool notify = false;   // when less waits
-    Waiting most;          // that is
+    bool notify = false;  // when at most `most` waits to be sent
+    Waiting most;
     bool cut_off = false;  // for the log
     std::vector<std::shared_ptr<Cancellation>> cancel;
-    GrpcGraphStream* graph = nullptr;  // has to be told how things stand
+    GrpcGraphStream* graph = nullptr;  // needs to be notified of changes
   };
 
   void OnMessage(GrpcMessage message) override;
@@ -82,19 +85,19 @@ class GrpcStreamCall final : public GrpcCall {
   void OnSent() override;
   void OnDrain() override;
 
-  // Reads the message, and starts its request or hands it to the conversation.
+  // Reads the message, and begins its request or passes it to the conversation.
   void HandleMessage(GrpcMessage message, GrpcGraphStream* graph);
-  // Parses the message, and finds the servable that it names.
+  // Parses the message and finds its servable.
   Status FindServable(WireSegments segments, InferenceRequest& request, Sink& sink);
-  // Makes the request of the parsed message, for its sink.
+  // Builds the request of the parsed message for its sink.
   Status Build(WireSegments segments, InferenceRequest& request, Sink& sink);
   Status BuildRequest(WireSegments segments, Servable& servable, InferenceRequest& request,
                       AnswerOptions& answer);
-  // Begins the conversation with the servable of the first message.
+  // Begins the conversation with the first message's servable.
   void Converse(WireSegments segments, std::unique_ptr<ServableHandle> servable);
-  // The call ends with the status.
+  // Ends the call with the status.
   void EndWith(const Status& status);
-  // The same from any thread that holds a reference, when nothing else can be told any more.
+  // The same from any thread that holds a reference, when memory is too short to answer otherwise.
   void EndWithFault(const Status& status) noexcept;
   void KeepOrder(InferenceRequest& request);
   bool needs_a_servable() const;
@@ -104,47 +107,46 @@ class GrpcStreamCall final : public GrpcCall {
     return std::static_pointer_cast<GrpcStreamCall>(shared_from_this());
   }
 
-  // From the sinks, any thread. `answers`: nothing more will be sent for this request.
+  // Sends a response; called by the sinks on any thread. `answers`: the last message for this request.
   void SendAnswer(Sink& sink, Outgoing outgoing, bool answers);
-  // The request ends without a further message.
+  // Ends the request without a further message.
   void EndSilently(Sink& sink);
   void Forget(Sink& sink);
 
   void PushLocked(Outgoing outgoing) BRAID_REQUIRES(mutex_);
-  // Ends the call in place of the next message when more than kMaxWaitingBytes wait, and drops them. False
-  // when it does not.
+  // If more than kMaxWaitingBytes wait, drops them, ends the call and returns true.
   bool CutOffLocked(Next& next) BRAID_REQUIRES(mutex_);
   void EndLocked(const Status& status) BRAID_REQUIRES(mutex_);
   void FillSlotLocked(uint64_t slot, Outgoing outgoing) BRAID_REQUIRES(mutex_);
-  // Decides what can be done now.
+  // Ends the call if due, and collects further actions in `next`.
   void AdvanceLocked(Next& next) BRAID_REQUIRES(mutex_);
   void CancelSinksLocked(Next& next) BRAID_REQUIRES(mutex_);
   void Run(Next& next) BRAID_EXCLUDES(mutex_);
-  // Both, when something has changed.
+  // Calls AdvanceLocked() and Run() after a change.
   void Advance() BRAID_EXCLUDES(mutex_);
 
   KserveThread& kserve_;
 
-  // Constant once the call is made.
+  // Constant after construction.
   Parameters forwarded_;
   bool grpc_errors_ = false;
-  // Of the I/O thread.
-  bool first_message_ = true;  // none was read yet
-  bool preparations_ = false;  // a request before has taken one, so all take it
+  // Used on the I/O thread.
+  bool first_message_ = true;  // no message was read yet
+  bool preparations_ = false;  // an earlier request needed a preparation, so all later ones take one
 
   Mutex mutex_;
-  // Null unless the first message has begun a conversation; set by the I/O thread.
+  // Null without a conversation; set by the I/O thread.
   std::unique_ptr<GrpcGraphStream> graph_ BRAID_GUARDED_BY(mutex_);
-  bool reading_ BRAID_GUARDED_BY(mutex_) = true;    // a message was asked for
-  bool handling_ BRAID_GUARDED_BY(mutex_) = false;  // a message that was read is being looked at
+  bool reading_ BRAID_GUARDED_BY(mutex_) = true;    // a message was requested
+  bool handling_ BRAID_GUARDED_BY(mutex_) = false;  // a message is being handled
   bool half_closed_ BRAID_GUARDED_BY(mutex_) = false;
-  bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // nothing more is sent
+  bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // no more messages are sent
   bool draining_ BRAID_GUARDED_BY(mutex_) = false;
-  bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;  // by the client, or by the server's end
+  bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;  // by the client, or at the server's end
   std::deque<Slot> slots_ BRAID_GUARDED_BY(mutex_);
   uint64_t first_slot_ BRAID_GUARDED_BY(mutex_) = 0;   // number of slots_.front()
-  size_t open_requests_ BRAID_GUARDED_BY(mutex_) = 0;  // whose last answer is not yet sent
-  // Requests that have not ended, a doubly linked list.
+  size_t open_requests_ BRAID_GUARDED_BY(mutex_) = 0;  // their last answer is not yet sent
+  // Requests that have not ended, as a doubly linked list.
   Sink* sinks_ BRAID_GUARDED_BY(mutex_) = nullptr;
 };
 

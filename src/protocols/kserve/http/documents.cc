@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-// The fields of an optional body, whose whole is an object.
+// Returns the fields of an optional body, which must be an object.
 Result<std::optional<simdjson::dom::object>> ReadBody(simdjson::dom::parser& parser, std::string_view body) {
   if (body.find_first_not_of(" \t\r\n") == std::string_view::npos)
     return std::optional<simdjson::dom::object>();
@@ -20,7 +20,7 @@ Result<std::optional<simdjson::dom::object>> ReadBody(simdjson::dom::parser& par
   return std::optional<simdjson::dom::object>(object);
 }
 
-// The fields of "parameters" in an optional body.
+// Returns the fields of "parameters" in an optional body.
 Result<std::optional<simdjson::dom::object>> ReadBodyParameters(simdjson::dom::parser& parser,
                                                                 std::string_view body) {
   BRAID_ASSIGN_OR_RETURN(auto object, ReadBody(parser, body));
@@ -41,7 +41,7 @@ LogChanges::Value ValueOf(simdjson::dom::element element) {
   return {};
 }
 
-// Texts of the logging extension name the kind alone.
+// Error texts of the logging extension name only the kind.
 Status WrongJsonKind(std::string_view, size_t kind) {
   constexpr const char* kKinds[] = {"", "boolean", "unsigned-integer", "string"};
   const std::string name = kKinds[kind];
@@ -50,8 +50,8 @@ Status WrongJsonKind(std::string_view, size_t kind) {
 
 Status WrongReady() { return InvalidArgumentError("Invalid value for 'ready': expected a boolean"); }
 
-// Whether "ready" of a body that could not be read begins as no boolean does: it may be nested deeper than
-// JSON is read.
+// Returns whether "ready" in an unreadable body is visibly not a boolean. The body may be nested deeper than
+// the parser allows.
 bool HasWrongReady(std::string_view body) {
   const simdjson::padded_string text(body);
   simdjson::ondemand::parser parser;

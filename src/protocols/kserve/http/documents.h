@@ -1,4 +1,5 @@
-// Bodies of requests of the KServe v2 HTTP protocol other than inference: pure functions between text and our own types.
+// Request bodies of the KServe v2 HTTP protocol except inference, as pure functions between text and internal
+// types.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@ namespace braid {
 
 std::string LoggingJson(const Logger& log);
 
-// The body of a repository index request: whether only ready models are asked for. May be empty.
+// Reads the body of a repository index request: whether to list only ready models. May be empty.
 Result<bool> ReadIndexRequest(std::string_view body);
-// The body of a load request; may be empty.
+// Reads the body of a load request; may be empty.
 Result<LoadRequest> ReadLoadRequest(std::string model_name, std::string_view body);
-// The body of an unload request: whether the models that an ensemble uses go too. May be empty.
+// Reads the body of an unload request: whether to unload an ensemble's dependencies too. May be empty.
 Result<bool> ReadUnloadRequest(std::string_view body);
-// Changes the settings that the body of POST /v2/logging names; none when one of them is wrong.
+// Changes the settings in the body of POST /v2/logging; changes none if one is invalid.
 Status ChangeLogging(std::string_view body, Logger& log);
 
 }  // namespace braid

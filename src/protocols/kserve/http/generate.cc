@@ -81,7 +81,7 @@ void GenerateCall::AnswerWith(HttpResponse response) {
 // ---- generate_stream ----
 
 void GenerateCall::RespondStream(const std::optional<InferenceResponse>& response, bool final) {
-  // Nobody but the servable that took the request names a model in its responses.
+  // Responses without a model name come from before the servable accepted the request.
   if (response && !response->status.ok() && response->model_name.empty() && !streaming_) {
     AnswerWith(MakeResponse([&] { return Result<HttpResponse>(response->status); }));
     return;
@@ -105,7 +105,7 @@ void GenerateCall::SendEvent(const InferenceResponse& response) {
     }
     event += "\n\n";
   };
-  // Once more when memory is short, for the text of the error; half an event is not sent.
+  // Retried if memory is short, with the text of that error; half an event is never sent.
   if (const Status fault = Guarded(write); !fault.ok()) {
     status = fault;
     if (!Guarded(write).ok()) event.clear();

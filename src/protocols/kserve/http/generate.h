@@ -1,16 +1,15 @@
-// One POST .../generate or .../generate_stream, from its headers to the end of its answer.
+// GenerateCall: one POST .../generate or .../generate_stream, from its headers to the end of its answer.
 //
-// generate answers with the one response of the model. From a decoupled model it takes the first, and waits
-// for the end to know that it was the only one; with a second the answer is an error, and the request is
-// cancelled, as nobody would see what else it makes.
+// generate answers with the model's only response. With a decoupled model it keeps the first response and
+// waits for the end of the request. A second response turns the answer into an error and cancels the request,
+// since its results would be lost.
 //
-// generate_stream answers with server-sent events, one for each response, as they come; a model that answers
-// once makes one. The first response gives the HTTP status. Errors from before the model took the request are
-// answered as by any other route, without a stream.
+// generate_stream answers with server-sent events, one for each response. The first response gives the HTTP
+// status. Errors from before the model accepted the request are answered without a stream, like those of
+// other routes.
 //
-// Responses become JSON on the thread that brings them, which holds up a model that makes large ones instead
-// of gathering them. When the client goes away, or reads so slowly that too much waits for it, the request is
-// cancelled.
+// Responses become JSON on the thread that delivers them. This slows down a model with large responses, so
+// that they do not pile up. A client that disconnects, or reads too slowly, has its request cancelled.
 #pragma once
 
 #include <memory>
@@ -36,7 +35,7 @@ class GenerateCall final : public HttpInference {
  private:
   Status Read(std::string_view front, size_t rest, std::vector<std::span<std::byte>>& destinations,
               simdjson::dom::parser& parser, InferenceRequest& request) override;
-  // A response is written as it comes, whatever its size.
+  // Responses of any size are written at once.
   bool IsSlow(const InferenceResponse&) const override { return false; }
   Result<HttpResponse> Write(InferenceResponse response) override;
 
@@ -51,11 +50,11 @@ class GenerateCall final : public HttpInference {
   const bool decoupled_;
   std::string id_;
 
-  // Owned by the request's owner while the request runs.
-  bool done_ = false;                          // nothing more is sent
-  std::optional<InferenceResponse> response_;  // generate: the first
-  bool streaming_ = false;                     // generate_stream: the head is out
-  bool gone_ = false;                          // nobody reads the stream any more
+  // Used by the request's owner while the request runs.
+  bool done_ = false;                          // no more output
+  std::optional<InferenceResponse> response_;  // generate: the first response
+  bool streaming_ = false;                     // generate_stream: the head was sent
+  bool gone_ = false;                          // the client no longer reads the stream
 };
 
 }  // namespace braid

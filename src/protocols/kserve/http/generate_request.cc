@@ -23,7 +23,7 @@ struct SequenceType {
 constexpr SequenceType kSequenceTypes[] = {{kSequenceIdInput, DataType::kUint64},
                                            {kSequenceControlInput, DataType::kUint32}};
 
-// Makes the input's shape that of `count` values; false when they do not fit.
+// Makes the input's shape that of `count` values. Returns false if they do not fit.
 bool FitShape(bool batching, size_t count, Shape& shape) {
   if (batching && !shape.empty()) shape[0] = 1;
   int64_t* variable = nullptr;
@@ -110,8 +110,8 @@ class GenerateReader {
     return OkStatus();
   }
 
-  // The two inputs that name the sequence of a stateful model are in no metadata, and the id is a parameter
-  // of the protocol as well.
+  // The two inputs that name the sequence of a stateful model are not in the metadata. The id is also a
+  // parameter of the protocol.
   Status ReadSequenceInput(const SequenceType& type, element value) {
     std::optional<SequenceInput>& input = type.name == kSequenceIdInput ? sequence_id_ : sequence_control_;
     if (input) return RepeatedSequenceInput(type.name);
@@ -119,7 +119,7 @@ class GenerateReader {
     input.emplace();
     input->shape = {static_cast<int64_t>(count)};
     if (count != 1) return OkStatus();
-    uint64_t number = 0;  // the low bytes come first
+    uint64_t number = 0;  // little-endian
     const Status filled =
         FillFromJson(value, JsonForm::kFlat, type.type, 1, reinterpret_cast<std::byte*>(&number));
     if (!filled.ok()) return RulesOf(target_.info).WithDetails(Fault::kRestCouldNotParseInput, filled);
@@ -141,7 +141,7 @@ class GenerateReader {
     return ReadRequestParameter(key, value, request_);
   }
 
-  // A key may stand in the body and in "parameters", but it has one value.
+  // A key may occur in the body and in "parameters", but not with two values.
   Status CheckParameters() const {
     std::vector<std::string_view> names;
     names.reserve(request_.parameters.size());
@@ -187,7 +187,7 @@ class GenerateReader {
 
   const HttpInferTarget& target_;
   InferenceRequest& request_;
-  std::vector<bool> given_;  // by the order of the model's inputs
+  std::vector<bool> given_;  // by index of the model's inputs
   std::optional<SequenceInput> sequence_id_;
   std::optional<SequenceInput> sequence_control_;
   size_t total_bytes_ = 0;

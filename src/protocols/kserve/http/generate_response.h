@@ -1,4 +1,4 @@
-// From an InferenceResponse to the JSON objects of .../generate and .../generate_stream.
+// Writes the JSON objects of .../generate and .../generate_stream from an InferenceResponse.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace braid {
 
-// Appends a flat object: model_name, model_version, id when there is one, the response's parameters, and each
-// output by its name: one value as it is, any other number of values as a flat array. A parameter gives way
-// to an output, or to one of the first three, with the same name. REQUIRES: response.status is OK. Errors:
-// those of AppendTensorValues(); `out` is of no use then.
+// Appends a flat object: model_name, model_version, the id if there is one, the response's parameters and the
+// outputs by name. An output of one value is that value; any other is a flat array. An output, or one of the
+// first three, replaces a parameter of the same name. Errors: those of AppendTensorValues(); `out` is then
+// unusable. REQUIRES: response.status is OK.
 Status AppendGenerateResponse(std::string& out, std::string_view id, const InferenceResponse& response);
 
 // Appends {"error":"text"}.

@@ -43,7 +43,7 @@ class GenerateRequest : public testing::Test {
     auto read = Read(json);
     return read.ok() ? OkStatus() : read.status();
   }
-  // Name, shape and bytes of the only input.
+  // Returns name, shape and bytes of the only input.
   std::string Input(const std::string& json) {
     auto read = Read(json);
     if (!read.ok()) return std::string(read.status().message());
@@ -195,7 +195,7 @@ class Generate : public testing::Test {
   }
   ~Generate() override { server_->Shutdown(SteadyNowNs()); }
   TestClient Connect() { return TestClient(server_->bound_port()); }
-  // A request that runs, for the test to answer.
+  // Starts a request and returns it for the test to answer.
   std::unique_ptr<InferenceRequest> Run(TestClient& client, FakeServable& model, std::string_view route) {
     model.Hold();
     client.SendRequest("POST", "/v2/models/" + model.info().name + "/" + std::string(route),

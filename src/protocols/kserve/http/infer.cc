@@ -58,7 +58,7 @@ Status InferCall::ReadFront(std::string_view front, size_t rest, const HttpInfer
   if (!front.empty()) {
     return ReadInferRequest(front, rest, body_.json_size.has_value(), target, parser, read);
   }
-  // What the bytes are is known of models alone.
+  // Raw bytes can be interpreted only for models.
   const bool graph = target.info.kind == ServableKind::kGraph;
   if (graph || (rules.data_may_be_missing && !body_.json_size)) {
     return FaultError(Fault::kJsonInvalid, "The document is empty.");

@@ -1,4 +1,4 @@
-// One POST .../infer, from its headers to its answer.
+// InferCall: one POST .../infer, from its headers to its answer.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,14 @@ class InferCall final : public HttpInference {
     std::optional<uint64_t> json_size;
     ContentCoding response_coding = ContentCoding::kIdentity;
     size_t max_input_bytes = 0;
-    // Of the server; used while the body is read. Null: there are no regions.
+    // The server's regions, used while the body is read. Null: none.
     const ClientSharedMemory* client_memory = nullptr;
     Authorization authorization = {};  // of the request, for regions
   };
   InferCall(Setup setup, Body body) : HttpInference(std::move(setup)), body_(std::move(body)) {}
 
-  // Reads that header. Errors: INVALID_ARGUMENT when it is no number, or not within a body whose size is
-  // known; in the words of the dialect.
+  // Returns the value of that header. Errors: INVALID_ARGUMENT, in the dialect's words, if it is not a number
+  // or exceeds a body of known size.
   static Result<std::optional<uint64_t>> JsonSize(const HttpExchange& exchange, const DialectRules& rules);
 
   size_t front_bytes() const override;

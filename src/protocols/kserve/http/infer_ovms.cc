@@ -29,7 +29,7 @@ Status CheckJsonValueCount(const ServableInfo& info, const InferenceRequest& req
   const size_t actual = data != nullptr ? CountNestedJsonValues(*data) : 0;
   if (static_cast<uint64_t>(expected) == actual) return OkStatus();
   if (info.kind == ServableKind::kGraph) {
-    // The size of a string is not known by its type.
+    // The type does not determine the size of a string.
     if (const size_t size = ElementSize(tensor.type); size > 0) {
       return GraphValueCountError(static_cast<uint64_t>(expected) * size, actual * size, tensor.name);
     }

@@ -1,4 +1,4 @@
-// What requests over HTTP to servables of Dialect::kOvms become, and the texts for those that cannot be read.
+// HTTP requests to servables of Dialect::kOvms: their inputs, and the texts of their errors.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ class OvmsReading : public testing::Test {
                               binary_bytes > 0, {info_, heap_, 1 << 20}, parser_, out);
     });
   }
-  // The text of the refusal, by reading or by the checks that follow; "" when the request is good.
+  // Returns the error of reading or of the checks after it; "" for a good request.
   std::string Fault(const std::string& json, size_t binary_bytes = 0) {
     auto read = Read(json, binary_bytes);
     const Status status = read.ok() ? CheckRequest(info_, *read->request) : read.status();

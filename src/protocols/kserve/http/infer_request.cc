@@ -27,14 +27,14 @@ Status MissingMember(std::string_view name) {
                               "': attempt to access non-existing object member '" + std::string(name) + "'");
 }
 
-// One input between its JSON and its memory.
+// One input, parsed from JSON and not yet copied to its memory.
 struct PlannedInput {
-  // kNone: there are no bytes, or not as many values as the shape says.
+  // kNone: there are no bytes, or their number does not match the shape.
   enum class Source : unsigned char { kNone, kJson, kBinary, kRegion } source = Source::kNone;
   bool has_data = false;
   element data;
   size_t elements = 0;
-  size_t part = 0;  // of kBinary: which of the parts behind the JSON part
+  size_t part = 0;  // for kBinary: the index of the binary part after the JSON part
 };
 
 class RequestReader {
@@ -76,7 +76,7 @@ class RequestReader {
       }
     }
     if (!has_inputs) return rules_.Word(Fault::kRestNoInputsFound, MissingMember("inputs"));
-    // The outputs' defaults come from the parameters, wherever those stand.
+    // The outputs' defaults come from the parameters, which may follow later in the body.
     if (has_outputs) {
       BRAID_RETURN_IF_ERROR(rules_.WithDetails(Fault::kRestCouldNotParseOutput, ReadOutputs(outputs)));
     }
@@ -136,7 +136,7 @@ class RequestReader {
       if (asked.region && choice.classes == 0 && has_binary) {
         return InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'");
       }
-      // A graph sends what it makes.
+      // A graph returns its own outputs.
       if (!graph_) out_.request.requested_outputs.push_back(choice.name);
       BRAID_RETURN_IF_ERROR(out_.format.plan.Add(target_.info, target_.regions, asked, std::move(choice)));
     }
@@ -151,7 +151,7 @@ class RequestReader {
     return OkStatus();
   }
 
-  // Of inputs in the body.
+  // Checks inputs in the body.
   Status CheckSizes() const {
     for (size_t i = 0; i < plans_.size(); ++i) {
       if (plans_[i].source == PlannedInput::Source::kRegion || memory_.bytes(i) <= target_.max_input_bytes)
@@ -262,7 +262,7 @@ class RequestReader {
     return OkStatus();
   }
 
-  // Takes what a tensor's parameters say of regions.
+  // Reads a tensor's parameters for shared memory regions.
   static Status ReadRegionParameter(const simdjson::dom::key_value_pair& parameter, RegionRequest& asked) {
     if (parameter.key == "shared_memory_region") {
       BRAID_ASSIGN_OR_RETURN(std::string_view name, JsonString(parameter.key, parameter.value));
@@ -275,7 +275,7 @@ class RequestReader {
     return OkStatus();
   }
 
-  // `too_large` gets a dimension that no shape can have.
+  // `too_large` gets a dimension beyond the range of shapes.
   static Status ReadShape(element value, Shape& shape, std::optional<uint64_t>& too_large) {
     BRAID_ASSIGN_OR_RETURN(auto array, JsonArray("shape", value, kMaxDims));
     for (element dim : array) {
@@ -316,7 +316,7 @@ class RequestReader {
     return OkStatus();
   }
 
-  // With values of another number than the shape's there are no bytes where that is for CheckValues() to say.
+  // If the number of values does not match the shape and CheckValues() reports that, the input gets no bytes.
   Status PlanJson(const Tensor& tensor, PlannedInput& plan, size_t& bytes) {
     const Status measured = MeasureJson(tensor, plan, bytes);
     if (measured.ok()) plan.source = PlannedInput::Source::kJson;
@@ -338,13 +338,13 @@ class RequestReader {
     const auto count = ElementCount(tensor.shape);
     if (!count) return Overflow(tensor.name, ExceedsCount("shape " + ShapeToString(tensor.shape)));
     plan.elements = static_cast<size_t>(*count);
-    // A string has its length in front.
+    // A string is prefixed with its length.
     const size_t element = tensor.type == DataType::kBytes ? sizeof(uint32_t) : ElementSize(tensor.type);
     if (plan.elements > static_cast<size_t>(std::numeric_limits<int64_t>::max()) / element) {
       return Overflow(tensor.name, "shape " + ShapeToString(tensor.shape) + " of datatype " +
                                        std::string(WireName(tensor.type)));
     }
-    // Each value takes a character at least, so no memory is taken for what cannot be there.
+    // Each value needs at least one character, so an impossible count allocates no memory.
     if (plan.elements > json_.size()) return JsonCountError(JsonForm::kNested);
     if (tensor.type == DataType::kBytes)
       return MeasureJsonStrings(plan.data, JsonForm::kNested, plan.elements, &bytes);
@@ -352,7 +352,7 @@ class RequestReader {
     return OkStatus();
   }
 
-  // Names the sequence of the request, before anything else of the tensors is checked.
+  // Sets the request's sequence before any other check of the tensors.
   Status NameRequest() {
     InferenceRequest& request = out_.request;
     const std::string_view header = target_.sequence_header;
@@ -366,7 +366,7 @@ class RequestReader {
     return out_.sequence->Check();
   }
 
-  // Takes one of the inputs that name the sequence out of the others.
+  // Removes one of the inputs that name the sequence from the inputs.
   Result<HttpSequenceInput> TakeSequenceInput(std::string_view name, DataType type) {
     std::vector<Tensor>& inputs = out_.request.inputs;
     const auto is_it = [name](const Tensor& input) { return input.name == name; };
@@ -395,9 +395,9 @@ class RequestReader {
     return taken;
   }
 
-  // Nothing where there is not exactly one.
+  // Returns the value; nullopt unless there is exactly one.
   Result<std::optional<uint64_t>> ReadSequenceValue(size_t index, DataType type) const {
-    uint64_t value = 0;  // the low bytes come first
+    uint64_t value = 0;  // little-endian
     Buffer to(reinterpret_cast<std::byte*>(&value), ElementSize(type), nullptr);
     const RegionPart& part = memory_.region(index);
     if (part.region && part.region->copies() != nullptr)
@@ -410,7 +410,7 @@ class RequestReader {
     return std::optional<uint64_t>(value);
   }
 
-  // Takes memory for all inputs, writes those that came as JSON, and names the places of the others.
+  // Allocates memory for all inputs, writes those given as JSON, and sets the destinations of the others.
   Status FillInputs() {
     for (size_t i = 0; rules_.contents_as_a_whole && i < plans_.size(); ++i) {
       if (plans_[i].source == PlannedInput::Source::kNone) BRAID_RETURN_IF_ERROR(CheckValues(i));

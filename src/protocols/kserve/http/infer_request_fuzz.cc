@@ -1,4 +1,4 @@
-// The JSON part of an infer request over HTTP, and the body behind it.
+// Fuzzes the JSON part of an infer request over HTTP, and the body after it.
 #include "protocols/kserve/http/infer_request.h"
 
 #include "base/check.h"

@@ -240,7 +240,7 @@ TEST_F(Reading, ReadsOutputs) {
   EXPECT_EQ(format.plan.Find("OUT")->classes, 2u);
   EXPECT_EQ(format.plan.Find("OUT")->spec.labels.size(), 2u);
   EXPECT_FALSE(format.plan.Find("B")->binary);
-  // The default is known only after the outputs were named; it counts all the same.
+  // The default comes after the outputs in the body, and still applies to them.
   EXPECT_EQ(format.plan.Find("D"), nullptr);
 }
 
@@ -306,7 +306,7 @@ TEST_F(Reading, DeducesRawInputs) {
             "configuration");
 }
 
-// Mutations of valid requests never crash, and what is accepted has memory for all that it announces.
+// Mutated requests never crash the reader. Accepted ones have memory for all announced bytes.
 TEST_F(Reading, SurvivesRandomMutations) {
   const std::string seeds[] = {
       R"({"id":"a","parameters":{"sequence_id":1,"priority":2,"x":"y"},"inputs":[{"name":"IN","shape":[2,2],"datatype":"FP32",)"

@@ -1,4 +1,4 @@
-// From an InferenceResponse to the HTTP answer to POST .../infer.
+// Writes the HTTP answer to POST .../infer from an InferenceResponse.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace braid {
 
 struct HttpOutputFormat {
-  bool binary_default = false;                             // for outputs of which nothing was said
+  bool binary_default = false;                             // for outputs that the request does not mention
   const DialectRules* rules = &RulesOf(Dialect::kTriton);  // of the servable
   OutputPlan plan;
 
@@ -24,11 +24,11 @@ struct HttpOutputFormat {
   }
 };
 
-// Bytes of outputs that would be written as JSON: a measure of how long WriteInferResponse takes.
+// Returns the bytes of outputs that become JSON, as a measure of the time of WriteInferResponse().
 size_t JsonOutputBytes(const InferenceResponse& response, const HttpOutputFormat& format);
 
-// Binary outputs keep their memory and are not copied. REQUIRES: response.status is OK, and the plan was
-// applied. Errors: those of AppendTensorValues() as the dialect words them.
+// Writes the answer; binary outputs are not copied. Errors: those of AppendTensorValues(), in the dialect's
+// words. REQUIRES: response.status is OK, and the plan was applied.
 Result<HttpResponse> WriteInferResponse(std::string_view id, InferenceResponse response,
                                         const HttpOutputFormat& format);
 

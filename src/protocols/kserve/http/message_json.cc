@@ -12,7 +12,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// The value of a field; `index` is of one that is repeated, and -1 for others.
+// Returns the value of a field; `index` is the position in a repeated field, and -1 for other fields.
 Json ValueJson(const Message& message, const FieldDescriptor& field, int index, bool all) {
   const auto& reflection = *message.GetReflection();
   switch (field.cpp_type()) {
@@ -32,7 +32,7 @@ Json ValueJson(const Message& message, const FieldDescriptor& field, int index, 
   }
 }
 
-// Of entries {key, value}.
+// Makes an object from entries {key, value}.
 Json MapJson(Json entries) {
   const auto number = [](const Json& entry) {
     const auto& key = entry["key"].get_ref<const std::string&>();

@@ -1,5 +1,5 @@
-// Messages of the gRPC service as JSON of the HTTP protocol: fields by their names in the order of their declaration, and
-// 64-bit numbers as numbers, which protobuf's own JSON writes as texts.
+// Messages of the gRPC service as JSON of the HTTP protocol. Fields keep their names and declaration order.
+// 64-bit numbers are numbers; protobuf's own JSON writes them as strings.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -8,7 +8,8 @@
 
 namespace braid {
 
-// `all`: also fields that have the value which they have without being set. The keys of a map are numbers, in their order.
+// Returns the message as JSON. `all`: also fields with their default value. Map keys are numbers, in
+// ascending order.
 Json MessageJson(const google::protobuf::Message& message, bool all = true);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Parameters of requests out of JSON.
+// Request parameters from JSON.
 #pragma once
 
 #include <simdjson.h>
@@ -10,9 +10,8 @@
 
 namespace braid {
 
-// Reads one parameter of a request: reserved ones (sequence_id, priority, ...) to their fields, all others to
-// request.parameters. Errors: texts of the protocol for values of a wrong kind and for names that are
-// reserved.
+// Reads one parameter of a request. Reserved ones (sequence_id, priority, ...) set fields; all others go to
+// request.parameters. Errors: texts of the protocol for values of a wrong kind and for reserved names.
 Status ReadRequestParameter(std::string_view name, simdjson::dom::element value, InferenceRequest& request);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// The table of KServe's routes, by the matcher of all tables.
+// KServe's routing table, tested with the matcher that all tables share.
 #include <gtest/gtest.h>
 
 #include "protocols/kserve/http/service.h"

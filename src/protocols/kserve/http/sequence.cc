@@ -17,7 +17,7 @@ void HttpBinarySequence::SetDestinations(std::vector<std::span<std::byte>>& dest
 }
 
 Status HttpBinarySequence::Check() const {
-  // A start by any id, which is right as far as is known.
+  // Assumes a valid start with any id, since the values have not arrived yet.
   InferenceRequest nothing_else;
   return NameSequence(WithValue(id_, 1), WithValue(control_, 1), nothing_else);
 }

@@ -1,5 +1,5 @@
-// What of a request over HTTP names its sequence, beside its parameters: two inputs of stateful models, and
-// the header.
+// Reads the sequence of an HTTP request from the two inputs of stateful models and from the header.
+// Parameters are read elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,26 @@
 
 namespace braid {
 
-// One of the two inputs, as it was read.
+// One of the two inputs, as read from the JSON part.
 struct HttpSequenceInput {
   std::optional<SequenceInput> input;
-  // Its value comes behind the JSON part, as this one of the parts there.
+  // The index of its value among the binary parts after the JSON part, if its value is there.
   std::optional<size_t> part;
 };
 
-// The two, when bytes of at least one come behind the JSON part.
+// Both inputs, for a request where the value of at least one follows the JSON part.
 class HttpBinarySequence {
  public:
   HttpBinarySequence(HttpSequenceInput id, HttpSequenceInput control)
       : id_(std::move(id)), control_(std::move(control)) {}
 
-  // Where those bytes go. REQUIRES: there is a destination for each part; this outlives them.
+  // Sets the destinations of those values. REQUIRES: there is a destination for each part; this object
+  // outlives them.
   void SetDestinations(std::vector<std::span<std::byte>>& destinations);
 
-  // All of NameSequence() that can be said before the bytes have come.
+  // Does the checks of NameSequence() that do not need the values.
   Status Check() const;
-  // NameSequence(), when they have.
+  // Calls NameSequence() once the values have arrived.
   Status Name(std::string_view header, InferenceRequest& request) const;
 
  private:

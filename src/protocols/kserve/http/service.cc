@@ -26,7 +26,7 @@ HttpResponse Document(const Result<Message>& message) {
   return JsonResponse(DumpJson(MessageJson(*message)));
 }
 
-// Those of a kind that a request means: one, or with "" all.
+// Returns the status of the requested region, or of all regions of the kind for "".
 template <class Message>
 HttpResponse Regions(const ClientSharedMemory& memory, ClientSharedMemory::Kind kind,
                      std::string_view region) {
@@ -43,7 +43,7 @@ HttpResponse Regions(const ClientSharedMemory& memory, ClientSharedMemory::Kind 
 
 }  // namespace
 
-// What an io thread has for itself.
+// State of one I/O thread.
 struct KserveHttp::ThreadState {
   explicit ThreadState(const Catalog& catalog) : reader(catalog) {}
   CatalogReader reader;
@@ -68,7 +68,7 @@ std::span<const HttpRoute> KserveHttp::Routes() {
   using enum HttpScope;
   using enum HttpRouteKind;
   using enum Api;
-  // Fixed segments stand before variable ones of the same place: "/v2/models/stats" is no model.
+  // Fixed segments precede variable ones at the same place: "/v2/models/stats" is not a model.
   static constexpr HttpRoute kRoutes[] = {
       {"POST", "/v2/models/{m}/infer", kInference, kNamed, kAnsweredBy<&K::Infer>},
       {"POST", "/v2/models/{m}/versions/{v}/infer", kInference, kNamed, kAnsweredBy<&K::Infer>},
@@ -216,7 +216,7 @@ HttpResponse KserveHttp::ModelMetadata(HttpRequest& request) {
                                        *request.model, request.version));
 }
 
-// User code may have a say in readiness: the answer comes when it has spoken, on whichever thread.
+// User code may have a readiness check: the answer is sent when it has finished, on any thread.
 HttpService::Answer KserveHttp::ServerReady(HttpRequest& request) {
   return request.Later([this](const std::shared_ptr<HttpExchange>& exchange) {
     context_.control.CheckServerReady([exchange](bool ready) {

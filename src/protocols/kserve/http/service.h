@@ -1,6 +1,6 @@
-// KServe v2 over HTTP: its routes, and those of its extensions.
+// KserveHttp: KServe v2 over HTTP with its extensions.
 //
-//   KserveHttp kserve(context, {});        // one for each server; outlives it
+//   KserveHttp kserve(context, {});        // one per server; outlives it
 //   HttpServer::Start(context.http_access, context.control, {&kserve}, options);
 #pragma once
 
@@ -21,12 +21,12 @@ class ModelConfig;
 
 namespace braid {
 
-// It answers every path, since what none of the routes has is told in the words of the server's dialect: it
-// is the last of a server's protocols.
+// Answers every path, because unknown paths get an error in the words of the server's dialect. So it must be
+// the last of a server's protocols.
 class KserveHttp final : public HttpProtocol {
  public:
   struct Options {
-    // Of one input that is in the body.
+    // Limit for each input in the body.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
     // JSON text of a configuration, for the config route.
     std::function<std::string(const inference::ModelConfig&)> config_to_json;
@@ -74,12 +74,12 @@ class KserveHttp final : public HttpProtocol {
   HttpService::Answer RegisterCudaMemory(HttpRequest& request);
   HttpService::Answer UnregisterCudaMemory(HttpRequest& request);
 
-  // The settings of a model, or with "" of all.
+  // Returns the settings of a model; "" is the global ones.
   HttpResponse TraceSettings(const std::string& model);
 
   ProtocolContext& context_;
   const Options options_;
-  std::vector<std::unique_ptr<ThreadState>> threads_;  // each used by its io thread alone
+  std::vector<std::unique_ptr<ThreadState>> threads_;  // each used only by its I/O thread
 };
 
 }  // namespace braid

@@ -484,8 +484,8 @@ TEST_F(Rest, SaysWhatItDoesNotServe) {
   EXPECT_EQ(Get("/v2/trace/setting").status, 501);
 }
 
-// The proof that no route goes past the gate: with every API restricted, every route of the table asks for
-// its secret, and with the secret of another API it still does.
+// Proves that every route checks rights. With every API restricted, every route of the table requires its
+// API's secret, and the secret of another API is not accepted.
 TEST_F(Rest, GuardsEveryRoute) {
   for (int api = 0; api < kApiCount; ++api) {
     const std::string name(ApiName(static_cast<Api>(api)));
@@ -511,7 +511,7 @@ TEST_F(Rest, GuardsEveryRoute) {
     auto let_in = client.Request(route.method, path, "", key);
     ASSERT_TRUE(let_in);
     EXPECT_NE(let_in->status, 403) << path;
-    // A page of another origin changes nothing, whatever it knows.
+    // A page of another origin cannot change anything, even with the secret.
     auto page = client.Request(route.method, path, "", key + "Origin: http://evil.example\r\n");
     ASSERT_TRUE(page);
     EXPECT_EQ(page->status == 403, route.method != "GET") << path;
@@ -528,7 +528,7 @@ TEST_F(Rest, ShutsDownWhileRequestsRun) {
   EXPECT_EQ(client.Read()->body, kEchoAnswer);
   client.Close();
   stopper.join();
-  // A request that outlives the server is cancelled, and its answer goes nowhere.
+  // A request that outlives the server is cancelled, and its answer is dropped.
   echo_->Hold();
   server_.reset();
   TestClient second = Connect();
@@ -541,7 +541,7 @@ TEST_F(Rest, ShutsDownWhileRequestsRun) {
   EXPECT_TRUE(second.AtEnd());
 }
 
-// Whole requests, mutated at random and cut into random pieces: the server stays up and right.
+// Whole requests, mutated at random and cut into random pieces: the server keeps answering correctly.
 TEST_F(Rest, SurvivesRandomRequests) {
   const std::string json = BinaryJson(4);
   const std::string seeds[] = {

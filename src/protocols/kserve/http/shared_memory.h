@@ -1,4 +1,4 @@
-// The bodies by which clients register regions over HTTP.
+// Request bodies that register shared memory regions over HTTP.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace braid {
 
-// The body says key, offset and byte_size.
+// The body has key, offset and byte_size.
 Status RegisterSystemRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body);
-// The body says raw_handle, as {"b64": "..."}, device_id and byte_size. Blocks.
+// The body has raw_handle, as {"b64": "..."}, device_id and byte_size. Blocks.
 Status RegisterCudaRegion(ClientSharedMemory& memory, const std::string& region, std::string_view body);
 
 }  // namespace braid

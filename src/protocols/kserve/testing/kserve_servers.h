@@ -1,4 +1,4 @@
-// KServe's servers for tests of the protocols: each with the protocol that it serves, and further ones.
+// KServe's servers for tests of protocols, optionally with further protocols.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class KserveHttpServer {
   struct Options : HttpServer::Options {
     Options() { port = 0; }
     std::function<std::string(const inference::ModelConfig&)> config_to_json = {};
-    // Asked before KServe.
+    // Protocols that get requests before KServe.
     std::vector<HttpProtocol*> others = {};
   };
   static Result<std::unique_ptr<KserveHttpServer>> Start(ProtocolContext& context, const Options& options) {

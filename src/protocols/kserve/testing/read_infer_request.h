@@ -1,4 +1,4 @@
-// Reading an infer request over HTTP into a request of its own, for tests.
+// Reads an HTTP infer request into its own InferenceRequest, for tests.
 #pragma once
 
 #include <memory>
