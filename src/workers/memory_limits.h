@@ -22,9 +22,8 @@ class MemoryLimits {
  public:
   // The sources of the figures; tests replace them.
   struct Readers {
-    std::function<std::optional<uint64_t>(pid_t)> resident;  // upper bound: with all shared memory
-    std::function<std::optional<uint64_t>(pid_t)>
-        proportional;  // the true figure, which is limited: with its share of that
+    std::function<std::optional<uint64_t>(pid_t)> resident;      // upper bound: with all shared memory
+    std::function<std::optional<uint64_t>(pid_t)> proportional;  // the limited figure: with a share of that
   };
   struct Process {
     std::function<pid_t()> id;  // the present one; 0: none

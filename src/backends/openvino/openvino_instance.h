@@ -5,9 +5,9 @@
 // arrive while the infer request is busy are queued; the next one begins before the responses of the previous
 // one are sent.
 //
-// After a failed inference the infer request is discarded, and sometimes the compiled model too (see RequestSource).
-// Executions that ran in the discarded model meanwhile then run once more, in the new infer request. So do those that
-// failed with shapes that had not been tried before.
+// After a failed inference the infer request is discarded, and sometimes the compiled model too (see
+// RequestSource). Executions that ran in the discarded model meanwhile then run once more, in the new
+// infer request. So do those that failed with shapes that had not been tried before.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // VariableBinding: states that stay in the variables of an infer request, because they could not become
 // inputs and outputs (see model_states.h).
 //
-// The binding copies them in before an inference, and out after it. Each inference sets all variables, or resets
-// them. So it never sees leftover values, not even those of a failed inference.
+// The binding copies them in before an inference, and out after it. Each inference sets all variables, or
+// resets them. So it never sees leftover values, not even those of a failed inference.
 #pragma once
 
 #include <memory>

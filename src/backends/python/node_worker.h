@@ -59,7 +59,7 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   const int64_t execute_timeout_ns_;  // 0: none
   const WorkerSpec spec_;
   const WorkerFacts facts_;
-  // Of calls by user code that no request from elsewhere waits for.
+  // For calls by user code that no outside request waits for.
   const std::shared_ptr<const CallChain> chain_;  // shared with the calls
   // Shared with the models in it. Released in Stop(), on a thread that may wait while its files are deleted.
   std::shared_ptr<PythonEnvironment> environment_;

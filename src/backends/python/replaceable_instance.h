@@ -3,8 +3,8 @@
 //
 // A replacement loses no request, and no request waits for the model's initialisation:
 //
-//   the old process runs -----------------------> new executions are held until it has
-//     while the fresh process is started          returned from all that it has         -> the fresh one takes over
+//   the old process runs -------------------> new executions are held until it has
+//     while the fresh process is started      returned from all that it has         -> the fresh one takes over
 //
 // After that the old process may still send responses (a decoupled model's); then it is finalized. Each of
 // these waits has a time limit. Sequences live in a process, so the replacement waits until none is open.
