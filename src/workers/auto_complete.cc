@@ -9,7 +9,7 @@ Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& 
                                        CustomMetrics* metrics) {
   const WorkerSpec spec{facts.model_name, "CPU", 0, false};
   BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec.name, facts.isolation, spawner));
-  // Modules make their metrics when they are imported, as it happens.
+  // Models may create metrics when they are imported.
   const auto session = metrics == nullptr ? nullptr : metrics->Open();
   const auto other = [&](const std::vector<std::byte>& message) -> Status {
     AskMessage ask;
@@ -30,7 +30,8 @@ Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& 
                                        .done = "completed its configuration",
                                        .timeout_ns = timeout_ns,
                                        .look = [&](const std::string&) {
-                                         // Processes that it forks are not answered: there is nothing to ask for here.
+                                         // Requests of forked processes are dropped: there is nothing to ask
+                                         // for here.
                                          (void)worker->channel()->TakeForkSignal();
                                          return OkStatus();
                                        }};

@@ -1,4 +1,4 @@
-// A short-lived worker that asks a model to complete its own configuration.
+// Lets a model complete its own configuration, in a short-lived worker.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace braid {
 
-// Blocks on user code. The JSON text of the completed configuration; empty when the model completes nothing.
-// Errors: those of user code with their texts; the worker died. `metrics` are those that it may make
-// meanwhile; null for none. User code has `timeout_ns`, 0 for as long as it needs.
+// Returns the JSON text of the completed configuration; empty when the model completes nothing. Blocks on
+// user code, for at most `timeout_ns`; 0: no limit. User code may create metrics in `metrics`; null: none.
+// Errors: those of user code with their texts; the worker died.
 Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& spawner, int64_t timeout_ns,
                                        CustomMetrics* metrics);
 

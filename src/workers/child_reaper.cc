@@ -18,9 +18,9 @@
 namespace braid {
 namespace {
 
-// Orphans of user code are rare and only cost a process id, so they are looked for at this interval.
+// Orphans of user code are rare and only cost a process id, so a check at this interval is enough.
 constexpr int kOrphanIntervalMs = 1000;
-// Families are looked at again so soon, and for so long at most.
+// The interval of checks on families, and their duration at most.
 constexpr int kFamilyIntervalMs = 5;
 constexpr int64_t kFamilyNs = 5'000'000'000;
 
@@ -79,7 +79,7 @@ Status ChildReaper::Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily
 }
 
 void ChildReaper::Kill(pid_t pid, int signal) {
-  // A watched child is reaped only by our thread and under this mutex, so its id cannot be another process's
+  // Only our thread reaps watched children, with this mutex held, so the id cannot belong to another process
   // here.
   MutexLock lock(mutex_);
   if (!children_.contains(pid)) return;
@@ -94,7 +94,7 @@ void ChildReaper::Reap(pid_t pid) {
     MutexLock lock(mutex_);
     auto it = children_.find(pid);
     if (it == children_.end()) return;
-    // Its group before itself: as long as the zombie is there, no stranger can have taken over the id.
+    // The group is killed first: while the zombie exists, no other process can have its id.
     kill(-pid, SIGKILL);
     siginfo_t info{};
     if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return;
@@ -121,8 +121,8 @@ void ChildReaper::ReapOrphans() {
   while (true) {
     siginfo_t info{};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-    // A watched child comes by way of its descriptor; until it has, it hides the orphans behind it, for a
-    // moment only.
+    // A watched child is reaped through its descriptor. Until then it hides other orphans, but only for a
+    // moment.
     if (children_.contains(info.si_pid)) return;
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
   }

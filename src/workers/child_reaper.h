@@ -1,7 +1,7 @@
-// ChildReaper: learns of the end of child processes from the kernel, at once, and leaves no zombie behind.
+// ChildReaper: reports the end of child processes, as soon as the kernel does, and reaps them.
 //
-// The server is the child subreaper, so processes that user code has orphaned end up here as well and are
-// reaped quietly.
+// The server is the child subreaper. So orphans of user code become its children, and are reaped without a
+// report.
 #pragma once
 
 #include <sys/types.h>
@@ -25,23 +25,23 @@ namespace braid {
 // How a process ended.
 struct ExitCause {
   bool signalled = false;
-  int number = 0;  // of the signal, or the exit code
+  int number = 0;  // the signal or the exit code
 
-  // "it was ended by signal 11 (Segmentation fault)", "it exited with code 3".
+  // Returns "it was ended by signal 11 (Segmentation fault)", "it exited with code 3".
   std::string ToString() const;
 };
 
 class ChildReaper {
  public:
-  // Called on the reaper's thread, once; must not block. The process is gone, its group was killed, its id
-  // may be used anew.
+  // Called once, on the reaper's thread; must not block. By then the process is reaped and its group was
+  // killed; its id may already be reused.
   using OnExit = std::function<void(ExitCause)>;
 
-  // Makes this process the subreaper of what its children leave behind. One per process.
+  // Makes this process the subreaper of its descendants. At most one reaper per process.
   static Result<std::unique_ptr<ChildReaper>> Create();
   ~ChildReaper();
 
-  // While one of these lives, unknown children are left alone: one of them may be about to be watched.
+  // While a scope exists, unknown children are not reaped: the caller may be about to watch them.
   class SpawnScope {
    public:
     explicit SpawnScope(ChildReaper& reaper);
@@ -53,10 +53,10 @@ class ChildReaper {
     ChildReaper& reaper_;
   };
 
-  // Watches a child of this process. When it ends, what is left of its process group (if it leads one) and of
-  // its family is killed. REQUIRES: called inside the SpawnScope that was open when the child was made.
+  // Watches a child of this process. When it ends, the rest of its process group (if it leads one) and of its
+  // family is killed. REQUIRES: called inside the SpawnScope that was open when the child was made.
   Status Watch(pid_t pid, OnExit on_exit, std::optional<ProcessFamily> family = std::nullopt);
-  // Sends a signal to a watched child and its group; nothing happens when it has ended.
+  // Sends a signal to a watched child and its group; does nothing after its end.
   void Kill(pid_t pid, int signal);
 
  private:
@@ -64,7 +64,7 @@ class ChildReaper {
   void Run();
   void Reap(pid_t pid);
   void ReapOrphans();
-  // Kills what has been missed of the families whose heads have ended.
+  // Kills remaining members of the families whose first process has ended.
   void EndFamilies();
 
   struct Child {
@@ -74,8 +74,8 @@ class ChildReaper {
   };
   struct Orphaned {
     ProcessFamily family;
-    int64_t give_up_ns = 0;  // on those that do not end although they were killed
-    int empty_looks = 0;     // in a row
+    int64_t give_up_ns = 0;  // when to stop waiting for killed processes that do not end
+    int empty_looks = 0;     // consecutive checks that found no process
   };
   const UniqueFd epoll_;
   const UniqueFd wake_;

@@ -34,7 +34,7 @@ TEST(ChildReaper, TellsExitCodesAndSignals) {
   EXPECT_EQ(exited.get_future().get().ToString(), "it exited with code 3");
   reaper->Kill(sleeper, SIGKILL);
   EXPECT_EQ(killed.get_future().get().ToString(), "it was ended by signal 9 (Killed)");
-  // Reaped: there is no such process any more.
+  // Reaped: the process does not exist any more.
   EXPECT_EQ(kill(sleeper, 0), -1);
 }
 
@@ -59,7 +59,7 @@ TEST(ChildReaper, ReapsWhatAChildHasOrphaned) {
   ASSERT_EQ(read(pipe_fds[0], &orphan, sizeof(orphan)), static_cast<ssize_t>(sizeof(orphan)));
   close(pipe_fds[0]);
   close(pipe_fds[1]);
-  // The reaper looks each second; a process that is gone cannot be signalled.
+  // The reaper checks each second; signalling a process that is gone fails.
   for (int i = 0; i < 500 && kill(orphan, 0) == 0; ++i) usleep(10'000);
   EXPECT_EQ(kill(orphan, 0), -1);
 }
@@ -93,7 +93,7 @@ TEST(ChildReaper, EndsTheFamilyOfAChild) {
   close(life[1]);
   ASSERT_EQ(write(go[1], "x", 1), 1);
   exited.get_future().get();
-  // The end of the pipe: the daemon, the last who held it, is gone.
+  // The end of the pipe: the daemon, its last owner, is gone.
   char byte = 0;
   EXPECT_EQ(read(life[0], &byte, 1), 0);
   for (int fd : {go[0], go[1], life[0]}) close(fd);

@@ -10,13 +10,13 @@
 namespace braid {
 namespace {
 
-// Whether the worker has ended, though that may not be known yet.
+// Whether the worker has ended, even if its death was not reported yet.
 bool IsGone(const Channel& channel) {
   pollfd socket{channel.socket(), 0, 0};
   return poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// The flags that cancellations write to go with the channel.
+// Cancellations must not write to the channel's flags after the channel is gone.
 void Forget(const std::unique_ptr<InferenceRequest>& request) {
   if (request != nullptr && request->cancellation) request->cancellation->ClearListener();
 }

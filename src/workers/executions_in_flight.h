@@ -1,11 +1,12 @@
-// ExecutionsInFlight: the executions that one worker has, across its lives, and their requests.
+// ExecutionsInFlight: the executions and requests in one worker, across its restarts.
 //
 //   Hand() ---> sent ---> TakeReturned() ---> responses
 //     |          |
-//     |          +-- the worker dies: what it had begun fails, the rest goes back to the scheduler
-//     +-- it cannot be sent: goes back, or fails, with the next TellRefused()
+//     |          +-- the worker dies: begun ones fail, others return to the scheduler
+//     +-- not sent: returned or failed by the next TellRefused()
 //
-// A base of those who use a worker for executions. It tells the listener on the host's thread, without a lock.
+// A base class for users of a worker that runs executions. It calls the listener on the host's thread, with
+// no lock held.
 #pragma once
 
 #include <atomic>
@@ -27,56 +28,56 @@ namespace braid {
 
 class ExecutionsInFlight : public WorkerUser {
  public:
-  // Why the worker takes no executions; nothing while it does. Any thread.
+  // The reason why the worker takes no executions; nullopt while it does. Any thread.
   std::optional<std::string> NotReadyReason() const;
 
  protected:
-  // A request that the worker has, by its place in slots_.
+  // A request in the worker, by its index in slots_.
   struct Slot {
     std::unique_ptr<InferenceRequest> request;
-    uint32_t generation = 1;       // so that no request is known as 0, which is none
-    Instance* instance = nullptr;  // that it runs on, as the listener knows it
+    uint32_t generation = 1;       // never 0, so that no request has the name 0
+    Instance* instance = nullptr;  // its instance, as the listener knows it
     uint64_t execution_id = 0;
-    ExecutionTimes times;     // known once its execution has returned
-    int64_t progress_ns = 0;  // where there is a limit: when the present wait for a response began
-    bool given_up = false;    // it has failed for the limit; what the worker still sends for it is dropped
+    ExecutionTimes times;     // known after the execution has returned
+    int64_t progress_ns = 0;  // with a limit: start of the present wait for a response
+    bool given_up = false;    // failed by the limit; later responses are dropped
   };
   struct Running {
     uint64_t id = 0;
     Instance* instance = nullptr;
     int64_t rows = 0;
     int64_t compute_start_ns = 0;
-    boost::container::small_vector<uint32_t, 4> slots;  // one for each of its requests
-    std::shared_ptr<const CallChain> chain;             // of the calls that block it; made with the first
+    boost::container::small_vector<uint32_t, 4> slots;  // one for each request
+    std::shared_ptr<const CallChain> chain;             // of calls that block it; made with the first one
   };
 
-  // `available`: whether the listener takes a new instance for available.
+  // `available`: whether the listener assumes that a new instance is available.
   explicit ExecutionsInFlight(bool available) : available_(available) {}
   ~ExecutionsInFlight() = default;
 
-  // Encodes an execution for the worker, and sends it.
+  // Encodes an execution and sends it to the worker.
   virtual Status Send(const Running& running, const Execution& execution) BRAID_REQUIRES(mutex_) = 0;
-  // The listener is to be told of all instances.
+  // Reports the availability of all instances to the listener.
   virtual void TellAvailable(bool available) = 0;
 
-  // Takes an execution; one for which `refused` says why is not sent, and fails with that. Any thread, one at a time for
-  // each instance. The host is to be woken when it returns false.
+  // Accepts an execution; with an error in `refused` it is not sent, and fails with that error. Returns false
+  // if the caller must wake the host. Any thread, one at a time for each instance.
   bool Hand(Instance& instance, std::unique_ptr<Execution> execution, Status refused = {});
-  // Tells what Hand() could not pass on. For OnRound().
+  // Reports the executions that Hand() could not send. For OnRound().
   void TellRefused();
-  // The worker has returned from an execution, which is in flight no more; its requests are, until they are answered.
-  // Errors: it has no such execution.
+  // Ends an execution that the worker has returned from; its requests stay in flight until they are answered.
+  // Errors: the worker has no such execution.
   Result<Running> TakeReturned(uint64_t id, int64_t input_end_ns, int64_t infer_end_ns, ExecutionTimes& times)
       BRAID_REQUIRES(mutex_);
-  // What `Send` is to name a request of a slot.
+  // Returns the name of a request for the message of Send().
   uint64_t NameOf(uint32_t slot) const BRAID_REQUIRES(mutex_) {
     return uint64_t{slots_[slot].generation} << 32 | slot;
   }
-  // The slot of the request that the worker names so, which may have been given up; null for none.
+  // Returns the slot of a request by its name, even if it was given up; null if there is none.
   Slot* Find(uint64_t name) BRAID_REQUIRES(mutex_);
   void FreeSlot(uint32_t slot) BRAID_REQUIRES(mutex_);
-  // Whether no execution is handed over that has not returned, and all that it has come to is told; and whether each
-  // request has its end, too.
+  // returned(): the worker has returned from all executions, and their results were delivered. answered():
+  // each request has its final response too.
   bool returned() const BRAID_REQUIRES(mutex_) {
     return running_.empty() && refused_.empty() && !delivering_.load(std::memory_order_acquire);
   }
@@ -84,7 +85,7 @@ class ExecutionsInFlight : public WorkerUser {
 
   ExecutionListener& listener() const { return *listener_.load(std::memory_order_acquire); }
 
-  // WorkerUser; those who override one call it first.
+  // WorkerUser. An override calls the method of this class first.
   Status OnUp(const WorkerLink& link, const WorkerProcess::Answer& loaded) override;
   void OnDown(const std::string& reason) override;
   void OnDead() override;
@@ -93,11 +94,11 @@ class ExecutionsInFlight : public WorkerUser {
   std::atomic<ExecutionListener*> listener_{nullptr};  // set once, before the first execution
   std::atomic<bool> delivering_{false};                // a thread delivers responses; set with mutex_ held
 
-  mutable Mutex mutex_;  // a leaf lock: nothing that blocks is called with it held
-  WorkerLink link_;      // changed with mutex_ held by the host's thread, which reads it without
-  std::deque<Running> running_ BRAID_GUARDED_BY(mutex_);  // in the order of their ids
+  mutable Mutex mutex_;  // a leaf lock; no blocking calls while it is held
+  WorkerLink link_;      // the host's thread changes it with mutex_ held, and reads it without
+  std::deque<Running> running_ BRAID_GUARDED_BY(mutex_);  // sorted by id
   std::vector<Slot> slots_ BRAID_GUARDED_BY(mutex_);
-  // Since when user code could work on the first of them, or has last answered one of its requests.
+  // Since when user code could work on the front execution, or has last answered one of its requests.
   int64_t front_since_ns_ BRAID_GUARDED_BY(mutex_) = 0;
 
  private:
@@ -113,13 +114,13 @@ class ExecutionsInFlight : public WorkerUser {
   uint32_t TakeSlot() BRAID_REQUIRES(mutex_);
   void SetAvailable(bool available);
 
-  // The host's thread's own.
-  bool available_;            // as the listener knows it
-  std::vector<Slot> failed_;  // of a worker that is dead
+  // Used by the host's thread only.
+  bool available_;            // as last reported to the listener
+  std::vector<Slot> failed_;  // of a dead worker
   std::vector<Unstarted> unstarted_;
 
-  bool accepting_ BRAID_GUARDED_BY(mutex_) = false;  // the worker has loaded its code, and lives
-  std::string reason_ BRAID_GUARDED_BY(mutex_);      // why not accepting
+  bool accepting_ BRAID_GUARDED_BY(mutex_) = false;  // the worker is alive and has loaded its code
+  std::string reason_ BRAID_GUARDED_BY(mutex_);      // why it does not accept
   uint64_t next_id_ BRAID_GUARDED_BY(mutex_) = 1;
   std::vector<uint32_t> free_slots_ BRAID_GUARDED_BY(mutex_);
   std::vector<Refused> refused_ BRAID_GUARDED_BY(mutex_);

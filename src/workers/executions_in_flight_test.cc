@@ -18,7 +18,7 @@ class NamedInstance final : public Instance {
   const std::string name_;
 };
 
-// Writes down what it is told.
+// Records its calls.
 class Listener final : public ExecutionListener {
  public:
   void OnExecuted(Instance& instance, int64_t rows, size_t requests, const ExecutionTimes&) override {
@@ -42,7 +42,7 @@ class Listener final : public ExecutionListener {
   std::vector<std::string> told;
 };
 
-// A user of a worker that is the test's.
+// The test plays the user of the worker.
 class Flight final : public ExecutionsInFlight {
  public:
   explicit Flight(ExecutionListener& listener) : ExecutionsInFlight(false) { listener_ = &listener; }
@@ -72,9 +72,9 @@ class Flight final : public ExecutionsInFlight {
     return answered();
   }
 
-  Status refusal;               // of Send()
+  Status refusal;               // the result of Send()
   std::vector<uint64_t> names;  // of the requests that were sent
-  std::vector<bool> available;  // as it was told
+  std::vector<bool> available;  // as reported
 
  private:
   Status Send(const Running& running, const Execution&) override BRAID_REQUIRES(mutex_) {

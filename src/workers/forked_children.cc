@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-// Less than a worker's: there may be many, and none is given executions.
+// Smaller than a worker's: there may be many, and they get no executions.
 constexpr size_t kRingBytes = size_t{64} << 10;
 constexpr int kLookAroundMs = 1000;
 
@@ -34,7 +34,7 @@ class ForkedChildren::Child {
   ~Child() {
     if (!thread_.joinable()) return;
     stopping_.store(true, std::memory_order_release);
-    // The thread sees this as the end of the process.
+    // The thread treats this as the end of the process.
     shutdown(channel_->wake_fd(), SHUT_RDWR);
     thread_.join();
   }
@@ -54,7 +54,7 @@ class ForkedChildren::Child {
     ended_.store(true, std::memory_order_release);
   }
 
-  // Until the process is gone. Errors: it broke the rules.
+  // Serves until the process is gone. Errors: it broke the rules.
   Status Serve() {
     std::vector<std::byte> message;
     bool gone = false;
@@ -68,7 +68,7 @@ class ForkedChildren::Child {
         case Channel::Outcome::kTimeout:
           if (conversation_.stuck())
             return InvalidArgumentError("it does not read the responses to its calls");
-          // What it has sent before its end was received.
+          // All messages from before its end were received.
           if (gone) return OkStatus();
           gone = !Sleep();
           break;
@@ -77,7 +77,7 @@ class ForkedChildren::Child {
     return OkStatus();
   }
 
-  // Waits until there may be something. False when the process is gone.
+  // Waits for a message. Returns false when the process is gone.
   bool Sleep() {
     if (!channel_->reader().SleepOnEventFd()) return true;
     pollfd wake{channel_->wake_fd(), POLLIN | POLLRDHUP, 0};
@@ -95,8 +95,8 @@ class ForkedChildren::Child {
   }
 
   ForkedChildren& owner_;
-  const std::shared_ptr<Channel> channel_;  // shared with answers on their way
-  WorkerConversation conversation_;         // the thread's once it runs
+  const std::shared_ptr<Channel> channel_;  // shared with pending answers
+  WorkerConversation conversation_;         // owned by the thread once it runs
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};
   std::thread thread_;

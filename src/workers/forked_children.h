@@ -1,8 +1,8 @@
-// ForkedChildren: the processes that one worker's user code has forked and that call the server as well, such
-// as those of a multiprocessing.Pool.
+// ForkedChildren: processes forked by one worker's user code that also call the server, such as those of a
+// multiprocessing.Pool.
 //
-// Each gets a channel and a thread "brd-py-fork" of its own, for calls (BLS) and questions to the server. It
-// ends with the process, or with the worker; its calls are cancelled then.
+// Each gets its own channel and its own thread "brd-py-fork", for calls (BLS) and questions to the server.
+// These end with the process or with the worker; pending calls are cancelled.
 #pragma once
 
 #include <atomic>
@@ -21,23 +21,23 @@
 
 namespace braid {
 
-// Of one worker's life. Not for two threads at once.
+// Belongs to one life of a worker. Not thread-safe.
 class ForkedChildren {
  public:
-  // Of one worker that live at the same time; more are refused.
+  // The most children of a worker at one time; further ones are refused.
   static constexpr size_t kMostChildren = 256;
 
-  // The references outlive this; `arena` also the calls' last buffers. `chain` is that of calls which block
-  // no execution: nobody can know what the worker's own process waits for. `imports` is the worker's, which
-  // the processes have a share in.
+  // The references outlive this, and `arena` also the calls' last buffers. The chain of all calls is `chain`:
+  // they block no execution, since the server cannot know which process the worker waits for. The children
+  // share the worker's budget `imports`.
   ForkedChildren(const WorkerServices& services, Arena& arena, Logger& log,
                  std::shared_ptr<const CallChain> chain, std::shared_ptr<SegmentBudget> imports);
-  // Ends all: their calls are cancelled, and what they say is heard no more.
+  // Ends all conversations: cancels their calls, and ignores further messages.
   ~ForkedChildren();
 
-  // A forked process asks for a channel on this socket (see ipc/fork_rendezvous.h); it gets one or is refused.
+  // Handles a forked process's request for a channel (see ipc/fork_rendezvous.h): grants or refuses it.
   void Admit(UniqueFd fork_socket);
-  // How many there are now.
+  // The number of children now.
   size_t size();
 
  private:

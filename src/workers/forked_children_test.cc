@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// The test plays the forked process, on threads of its own.
+// The test plays the forked processes, on its own threads.
 class ForkedChildrenTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class ForkedChildrenTest : public testing::Test {
     worker_ = Channel::OpenWorkerEnd(std::move(end)).value();
   }
 
-  // A process forks and asks for a channel.
+  // Plays a process that forks and asks for a channel.
   std::unique_ptr<Channel> Fork() {
     Result<Channel::WorkerEnd> end = UnavailableError("");
     std::thread fork([&] { end = RequestForkChannel(*worker_, 10 * kSecond); });
@@ -74,7 +74,7 @@ TEST_F(ForkedChildrenTest, EachCallsForItself) {
     ASSERT_NE(forks.back(), nullptr);
   }
   EXPECT_EQ(children_->size(), 10u);
-  // The same name for all calls: each conversation has its own.
+  // All calls have the same id: each conversation has its own ids.
   for (auto& fork : forks) Call(*fork, 1);
   WaitFor([&] { return callee_->held() == 10; });
   while (callee_->held() > 0) callee_->Answer();
@@ -121,7 +121,7 @@ TEST_F(ForkedChildrenTest, WhoBreaksTheRulesIsHeardNoMore) {
 }
 
 TEST_F(ForkedChildrenTest, TooManyAreRefused) {
-  // Both ends of all channels are in this process.
+  // This process has both ends of all channels.
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;

@@ -56,7 +56,7 @@ void MemoryLimits::Look(Entry& entry, int64_t now_ns) {
     entry.next_resident = UINT64_MAX;
     process.on_excess(*bytes);
   } else {
-    // It cannot have grown by more than that has.
+    // The true figure grows by no more than this bound does.
     entry.next_resident = *resident + (process.most_bytes - *bytes) + 1;
   }
 }

@@ -1,8 +1,8 @@
-// MemoryLimits: looks at how much memory processes take, and says when one takes more than it may.
+// MemoryLimits: watches the memory of processes, and reports a process that exceeds its limit.
 //
-// A thread of its own ("brd-limits") looks twenty times a second, so that a process which grows by a gigabyte a
-// second is seen after 50 MB. What it reads each time costs microseconds and is never less than the true figure; the
-// true one, which takes milliseconds, is asked for only when that is above the limit.
+// A thread ("brd-limits") checks twenty times a second. So if a process grows by a gigabyte a second, the
+// excess is seen after 50 MB. Each check reads a cheap upper bound, within microseconds. The true figure
+// takes milliseconds, so it is read only if the bound exceeds the limit.
 #pragma once
 
 #include <sys/types.h>
@@ -20,34 +20,34 @@ namespace braid {
 
 class MemoryLimits {
  public:
-  // Where the figures come from. Tests have others.
+  // The sources of the figures; tests replace them.
   struct Readers {
-    std::function<std::optional<uint64_t>(pid_t)> resident;      // with all that is shared
-    std::function<std::optional<uint64_t>(pid_t)> proportional;  // with a share of that: what is limited
+    std::function<std::optional<uint64_t>(pid_t)> resident;      // upper bound: with all shared memory
+    std::function<std::optional<uint64_t>(pid_t)> proportional;  // the limited figure: with a share of that
   };
   struct Process {
-    std::function<pid_t()> id;  // of now; 0: none
+    std::function<pid_t()> id;  // the present one; 0: none
     uint64_t most_bytes = 0;
-    // It takes this many. Called again about each second while that is so.
+    // Reports an excess, with the present size. Called about each second while the excess lasts.
     std::function<void(uint64_t bytes)> on_excess;
   };
 
   MemoryLimits();
   explicit MemoryLimits(Readers readers);
-  // REQUIRES: nothing is watched any more.
+  // REQUIRES: no process is watched.
   ~MemoryLimits();
 
  private:
   struct Entry {
     Process process;
     pid_t pid = 0;
-    // The true figure is asked for again from this time on, or when there is this much of the other.
+    // The true figure is read again at this time, or when the upper bound has reached this value.
     int64_t next_ns = 0;
     uint64_t next_resident = 0;
   };
 
  public:
-  // A process that is watched as long as this exists; when it has gone, no function of it runs any more.
+  // Watches a process during its lifetime. After its destruction, none of the process's functions runs.
   class Watched {
    public:
     Watched(MemoryLimits& limits, std::list<Entry>::iterator entry) : limits_(limits), entry_(entry) {}
@@ -60,7 +60,7 @@ class MemoryLimits {
     const std::list<Entry>::iterator entry_;
   };
 
-  // The functions are called on the thread; they do not block. Any thread.
+  // Watches a process. Its functions are called on the thread, and must not block. Any thread.
   std::unique_ptr<Watched> Watch(Process process);
 
  private:
@@ -75,7 +75,7 @@ class MemoryLimits {
   CondVar changed_;
   std::list<Entry> entries_ BRAID_GUARDED_BY(mutex_);
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
-  std::thread thread_ BRAID_GUARDED_BY(mutex_);  // from the first process on
+  std::thread thread_ BRAID_GUARDED_BY(mutex_);  // started with the first process
 };
 
 }  // namespace braid

@@ -22,7 +22,7 @@ class Machine {
     resident_[pid] = resident;
     proportional_[pid] = proportional;
   }
-  // Until the process was looked at twice more.
+  // Waits until the process was checked twice more.
   void AwaitLooks() {
     std::unique_lock lock(mutex_);
     const int before = looks_;
@@ -63,7 +63,7 @@ TEST(MemoryLimits, SayWhenAProcessTakesMoreThanItMay) {
                                            excess.notify_all();
                                          }});
   machine.AwaitLooks();
-  EXPECT_EQ(machine.true_looks(), 0);  // it cannot be above the limit
+  EXPECT_EQ(machine.true_looks(), 0);  // the bound is below the limit
   machine.Set(7, 150, 100);
   machine.AwaitLooks();
   machine.AwaitLooks();

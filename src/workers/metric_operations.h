@@ -1,4 +1,4 @@
-// What user code asks about custom metrics: the JSON texts of AskTopic::kMetric.
+// Operations of user code on custom metrics: the JSON texts of AskTopic::kMetric.
 //
 //   {"do": "family", "name": "f", "description": "d", "kind": 0}            answered by an id
 //   {"do": "metric", "family": 1, "labels": {"a": "b"}, "buckets": [1, 2]}   answered by an id
@@ -6,7 +6,7 @@
 //   {"do": "value", "metric": 2}                                             answered by a number
 //   {"do": "drop_family", "family": 1}, {"do": "drop_metric", "metric": 2}
 //
-// Numbers that JSON cannot write are texts: "inf", "-inf", "nan".
+// Numbers that JSON cannot express are strings: "inf", "-inf", "nan".
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@
 
 namespace braid {
 
-// Carries one out and returns the answer's text, "" for those without one. Errors: those of the session, and
-// INVALID_ARGUMENT for a text that is none of the above.
+// Performs an operation and returns the text of the answer, "" if there is none. Errors: those of the
+// session; INVALID_ARGUMENT for an unknown operation or malformed text.
 Result<std::string> PerformMetricOperation(CustomMetrics::Session& session, std::string_view text);
 
 }  // namespace braid

@@ -13,7 +13,7 @@
 namespace braid {
 namespace {
 
-// The object of an ask; its fields are written by the worker's extension.
+// The object in a question; the worker's extension writes its fields.
 class Fields {
  public:
   explicit Fields(std::string_view text) : object_(ParseJson(text)) {}
@@ -79,7 +79,7 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
   const auto end = [this] {
     MutexLock lock(mutex_);
     --running_;
-    ended_.NotifyAll();  // with the lock held: this may be gone right after
+    ended_.NotifyAll();  // notified with the lock held, since this may be destroyed right after
   };
   try {
     StartThread("brd-py-ask", [task = std::move(task), answer, end] {
@@ -138,7 +138,7 @@ void ModelAsks::TakesDeviceInputs(const AskMessage& ask, const AskAnswer& answer
   if (colon == std::string_view::npos || code != std::errc() || end != ask.text.data() + colon)
     return answer(InternalError("a question about a model that cannot be read"));
   auto servable = CatalogReader(catalog_).Find(std::string(ask.text.substr(colon + 1)), version);
-  // What is wrong with the name is the call's to say.
+  // The call itself reports a bad name.
   answer(std::string(servable.ok() && (*servable)->get().info().device_inputs ? "true" : "false"));
 }
 

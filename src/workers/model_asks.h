@@ -1,9 +1,9 @@
-// ModelAsks: what user code asks about models: load_model, unload_model and is_model_ready, and its worker for it: where
-// they take tensors.
+// ModelAsks: operations of user code on models: load_model, unload_model and is_model_ready. It also tells
+// workers which models take tensors on a GPU.
 //
-// A load blocks until the model is there, and the model's own `initialize` may load further ones. So each
-// gets a thread of its own for its time, up to a limit, rather than a place in a pool where the outer ones
-// would keep the inner ones waiting.
+// A load blocks until the model is loaded, and the model's own `initialize` may load further models. So each
+// load has its own thread, up to a limit. In a pool, outer loads could block the inner ones that they wait
+// for.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ namespace braid {
 
 class ModelAsks {
  public:
-  // Loads and unloads that run at the same time; more are refused.
+  // The most concurrent loads and unloads; further ones are refused.
   static constexpr int kMostRunning = 64;
 
   // Both outlive this.
   ModelAsks(const Catalog& catalog, ModelControl& control) : catalog_(catalog), control_(control) {}
-  // Waits for the loads that run.
+  // Waits for running loads.
   ~ModelAsks();
 
-  // Adds the handlers, which are not called after this object's end.
+  // Adds the handlers, which must not be called after the end of this object.
   void AddTo(WorkerServices& services);
 
  private:
@@ -33,7 +33,7 @@ class ModelAsks {
   void Unload(const AskMessage& ask, AskAnswer answer);
   void IsReady(const AskMessage& ask, AskAnswer answer);
   void TakesDeviceInputs(const AskMessage& ask, const AskAnswer& answer);
-  // Runs `task` on a thread of its own. Errors: too many run.
+  // Runs `task` on its own thread. Errors: too many are running.
   void RunApart(std::function<Result<std::string>()> task, AskAnswer answer);
 
   const Catalog& catalog_;
@@ -43,7 +43,7 @@ class ModelAsks {
   int running_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
-// The version that is meant by `text`: -1 for "". Errors: INTERNAL with Triton's text.
+// Returns the version in `text`: -1 for "". Errors: INTERNAL with Triton's text.
 Result<int64_t> VersionFromText(const std::string& text);
 
 }  // namespace braid

@@ -127,13 +127,13 @@ TEST(WorkerAsksTest, AnswersIntoTheChannel) {
   ASSERT_TRUE(Decode(message, answer));
   EXPECT_EQ(answer.ask_id, 5u);
   EXPECT_EQ(answer.text, "true");
-  // Nobody answers this topic.
+  // This topic has no handler.
   ask.topic = AskTopic::kMetric;
   HandleAsk(services, ask, channel);
   ASSERT_EQ(worker->Receive(message, kSecond), Channel::Outcome::kMessage);
   ASSERT_TRUE(Decode(message, answer));
   EXPECT_EQ(answer.code, StatusCode::kUnsupported);
-  // Nobody wants this answer.
+  // No answer is wanted.
   ask.ask_id = 0;
   HandleAsk(services, ask, channel);
   EXPECT_EQ(worker->Receive(message, 0), Channel::Outcome::kTimeout);

@@ -15,10 +15,10 @@
 namespace braid {
 namespace {
 
-// A line that is longer is cut into pieces, so that a worker which prints without line ends costs no memory.
+// Longer lines are split, so that a worker that prints without line ends costs no memory.
 constexpr size_t kMaxLine = 8192;
-// What is read of one pipe before others have their turn, in chunks: as much as a pipe holds. So a worker
-// that prints without end neither keeps others from being heard nor the pump from stopping.
+// The most chunks read of one pipe before other pipes have their turn: as much as a pipe holds. So a worker
+// that prints without end neither starves other workers nor blocks the end of the pump.
 constexpr int kMostChunks = 4;
 constexpr size_t kChunk = 16384;
 
@@ -144,7 +144,7 @@ void OutputPump::Run() {
     MutexLock lock(mutex_);
     if (stopping_) break;
   }
-  // What workers printed just before they ended may not have been among the last events.
+  // The last output of workers may not have been among the last events.
   MutexLock lock(mutex_);
   for (auto& [fd, pipe] : pipes_) {
     Drain(*pipe);

@@ -1,4 +1,4 @@
-// OutputPump: brings what workers print into the server's log, line by line, with the name of the instance.
+// OutputPump: copies the output of workers to the server's log, line by line, with the name of the instance.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace braid {
 
-// What one worker has printed. Shared by the pump, which fills it, and the instance, which asks when the
-// worker has died.
+// The output of one worker. Shared by the pump, which fills it, and the instance, which reads it after the
+// worker's death.
 class WorkerOutput {
  public:
-  // The last line on standard error that is not empty; waits up to `timeout_ns` for both pipes to be drained.
+  // Returns the last non-empty line on standard error; waits up to `timeout_ns` until both pipes are drained.
   std::string LastErrorLine(int64_t timeout_ns);
 
  private:
   friend class OutputPump;
   Mutex mutex_;
   CondVar drained_;
-  int open_pipes_ BRAID_GUARDED_BY(mutex_) = 2;  // those of its two that have not ended
+  int open_pipes_ BRAID_GUARDED_BY(mutex_) = 2;  // pipes, of the two, that have not ended
   std::string last_error_ BRAID_GUARDED_BY(mutex_);
 };
 
@@ -34,8 +34,8 @@ class OutputPump {
   static Result<std::unique_ptr<OutputPump>> Create(Logger& log);
   ~OutputPump();
 
-  // Reads both pipes until their writers are gone. `source` stands in front of each line; `model` is whose code they are
-  // of, empty for none.
+  // Reads both pipes until their writers are gone. Each line in the log begins with `source`. The code that
+  // prints belongs to `model`; empty: to no model.
   Result<std::shared_ptr<WorkerOutput>> Add(const std::string& source, UniqueFd standard_output,
                                             UniqueFd standard_error, std::string model = {});
 
@@ -50,7 +50,8 @@ class OutputPump {
   };
   OutputPump(UniqueFd epoll, UniqueFd wake, Logger& log);
   void Run();
-  // Reads what is there, up to a bound. False at the end of the pipe. A fault costs what was read.
+  // Reads the available output, up to a bound. Returns false at the end of the pipe. If it fails, the output
+  // read is lost.
   bool Drain(Pipe& pipe);
   bool ReadChunks(Pipe& pipe);
   void Emit(Pipe& pipe);
@@ -59,7 +60,7 @@ class OutputPump {
   const UniqueFd wake_;
   Logger& log_;
   Mutex mutex_;
-  // The pipes themselves are the thread's.
+  // The thread owns the pipes themselves.
   std::map<int, std::unique_ptr<Pipe>> pipes_ BRAID_GUARDED_BY(mutex_);
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Parameters as they come from workers: the JSON text of an object.
+// Parameters from workers: the JSON text of an object.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace braid {
 
-// Booleans, numbers and strings; what is neither is left out, and so is everything when the text is not that
-// of an object. "" gives none.
+// Returns the booleans, numbers and strings of the object; other values are left out. Returns none for "" or
+// a text that is not an object.
 Parameters ParametersFromJson(std::string_view json);
 
 }  // namespace braid

@@ -1,9 +1,9 @@
-// RestartPauses: how long a process that has died stays away before it is started again.
+// RestartPauses: the pause before a process that has died is restarted.
 //
-// What has worked comes back at once, and so does what was well for some time. A pause is for what dies
-// without having served: each such death doubles it. That somebody else has killed the process says nothing
-// of what it runs, so that does not count; there is a short pause all the same if it had not served, since
-// code that kills itself looks alike.
+// A process that has served restarts at once, and so does one that was up for some time. Each death without
+// service doubles the pause. A process killed from outside says nothing about its code, so that death does
+// not count. There is still a short pause if it had not served, because code that kills itself looks the
+// same.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ class RestartPauses {
  public:
   static constexpr int64_t kFirstNs = 200'000'000;
   static constexpr int64_t kLongestNs = 5'000'000'000;
-  // Of service, after which earlier deaths are forgotten.
+  // Earlier deaths are forgotten after a process was up for this long.
   static constexpr int64_t kForgottenNs = 10'000'000'000;
 
-  // How one life went.
+  // The history of one life.
   struct Life {
     bool served = false;  // it has done some work
-    bool killed = false;  // it was ended by SIGKILL of somebody else, and not for lack of memory
-    int64_t up_ns = 0;    // from when it was ready to work; 0: it never was
+    bool killed = false;  // ended by SIGKILL from outside the server, and not for lack of memory
+    int64_t up_ns = 0;    // time since it was ready to work; 0: it never was
   };
 
-  // The pause before the next life.
+  // Returns the pause before the next life, in ns.
   int64_t After(const Life& life);
 
-  // Deaths in a row that count.
+  // The number of consecutive deaths that count.
   int failures() const { return failures_; }
 
  private:

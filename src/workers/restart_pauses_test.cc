@@ -36,7 +36,7 @@ TEST(RestartPauses, CountNoKillsBySomebodyElse) {
 TEST(RestartPauses, AreForgottenAfterSomeTimeOfService) {
   RestartPauses pauses;
   for (int i = 0; i < 6; ++i) pauses.After({});
-  // A short life that has served neither waits nor wipes out what was before.
+  // A short life that served has no pause, but does not reset the earlier count either.
   EXPECT_EQ(pauses.After({.served = true, .up_ns = 9'999 * kMs}), 0);
   EXPECT_EQ(pauses.After({}), RestartPauses::kLongestNs);
   EXPECT_EQ(pauses.After({.up_ns = RestartPauses::kForgottenNs}), 0);

@@ -1,11 +1,11 @@
-// UserCodeLimit: the time that one piece of user code may take, and a grace behind it: when the time is up its
-// stacks are written to the log, and when the grace is up too, its process is ended.
+// UserCodeLimit: a time limit for one piece of user code, and a grace period. At the limit, the stacks of the
+// code are logged; after the grace period, its process is ended.
 //
 //   UserCodeLimit limit(SteadyNowNs(), timeout_ns);
 //   ... if (limit.Passes(now_ns)) worker.WriteStacks();
 //   ... if (limit.over(now_ns)) worker.Kill();
 //
-// Plain data of one thread, which looks again at next_ns().
+// Plain data of one thread, which checks again at next_ns().
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ namespace braid {
 
 class UserCodeLimit {
  public:
-  // For the process to write its stacks, and for the code to come back by itself.
+  // Time for the process to write its stacks, or for the code to return by itself.
   static constexpr int64_t kGraceNs = 500'000'000;
-  // How often user code is looked at, at most.
+  // The shortest interval between two checks of user code.
   static constexpr int64_t kShortestLookNs = 10'000'000;
 
-  // None.
+  // No limit.
   UserCodeLimit() = default;
-  // `limit_ns` 0: none.
+  // `limit_ns` 0: no limit.
   UserCodeLimit(int64_t begin_ns, int64_t limit_ns)
       : deadline_ns_(limit_ns > 0 ? begin_ns + limit_ns : INT64_MAX) {}
 
-  // One whose time was up at `now_ns`.
+  // Returns a limit that passed at `now_ns`.
   static UserCodeLimit PassedAt(int64_t now_ns) {
     UserCodeLimit limit(now_ns - 1, 1);
     limit.Passes(now_ns);
     return limit;
   }
 
-  // Whether the time is up; true once.
+  // Whether the limit has passed; returns true only once.
   bool Passes(int64_t now_ns) {
     if (passed_ || now_ns < deadline_ns_) return false;
     passed_ = true;
@@ -41,7 +41,7 @@ class UserCodeLimit {
   }
   bool passed() const { return passed_; }
   bool over(int64_t now_ns) const { return passed_ && now_ns >= over_ns_; }
-  // INT64_MAX: there is nothing to look at.
+  // The time of the next check; INT64_MAX: none.
   int64_t next_ns() const { return passed_ ? over_ns_ : deadline_ns_; }
 
  private:

@@ -9,7 +9,7 @@ namespace braid {
 
 void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::shared_ptr<Channel> channel,
                CustomMetrics::Session* metrics) {
-  // The channel outlives the worker: what nobody reads any more goes with it.
+  // The channel outlives the worker; unread answers are dropped with it.
   AskAnswer answer = [id = ask.ask_id, channel = std::move(channel)](Result<std::string> result) {
     if (id == 0) return;
     AnswerMessage message;
@@ -22,7 +22,7 @@ void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::share
     }
     std::vector<std::byte> encoded;
     Encode(encoded, message);
-    // A worker that cannot be told has not read hundreds of MiB, or breaks the rules; it is ended for that.
+    // If this fails, the worker has not read hundreds of MiB, or broke the rules; it is ended for that.
     (void)channel->Send(encoded);
   };
   if (ask.topic == AskTopic::kMetric && metrics != nullptr) {
@@ -41,7 +41,7 @@ std::unique_ptr<CustomMetrics::Session> OpenMetrics(CustomMetrics& metrics,
                                                     std::shared_ptr<Channel> channel) {
   CustomMetrics::Progress progress;
   progress.sent = [channel] {
-    // Some messages are sent without waking the thread that receives.
+    // Some messages are sent without waking the receiving thread.
     channel->Interrupt();
     return channel->sent();
   };

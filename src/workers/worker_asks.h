@@ -1,4 +1,4 @@
-// The answers to what user code asks of the server, on their way into its worker's channel.
+// Handles the questions of user code to the server: the answers go into the worker's channel.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace braid {
 
-// Has the handler of the topic answer; does not block. Nothing is sent for an ask that wants no answer.
-// Operations on custom metrics are carried out at once, in the order in which they come, on what `metrics`
-// refers to; null when the process that asks has none.
+// Passes a question to the handler of its topic; does not block. If the worker wants no answer, none is sent.
+// Operations on custom metrics run at once and in order, on the objects in `metrics`; null when the process
+// has none.
 void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::shared_ptr<Channel> channel,
                CustomMetrics::Session* metrics = nullptr);
 
-// What the process at the other end of `channel` refers to.
+// Opens the metrics of the process at the other end of `channel`.
 std::unique_ptr<CustomMetrics::Session> OpenMetrics(CustomMetrics& metrics, std::shared_ptr<Channel> channel);
 
 }  // namespace braid

@@ -12,15 +12,15 @@
 namespace braid {
 namespace {
 
-// A thread that encodes a response may have lost its core meanwhile.
+// A thread that encodes a response may have been preempted.
 constexpr int64_t kLongestSendNs = 10'000'000'000;
 
-// How errors begin that come before a servable has the request.
+// The prefix of errors from before a servable has the request.
 Status NotAccepted(const CallMessage& message, const Status& status) {
   return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
 }
 
-// The outputs of graphs are what user code says they are; Python models get what they can make arrays of.
+// Outputs of graphs have the types that user code gives them; Python models need types that arrays support.
 Status CheckOutput(const Tensor& output) {
   if (output.type == DataType::kCustom || output.type == DataType::kInvalid) {
     return InvalidArgumentError(std::string("output '").append(output.name) + "' has the datatype '" +
@@ -36,7 +36,7 @@ Status CheckOutput(const Tensor& output) {
 
 }  // namespace
 
-// One call, as the sink of its request's responses.
+// One call: the sink for its request's responses.
 class WorkerCalls::Call final : public ResponseSink {
  public:
   Call(std::shared_ptr<WorkerCalls> calls, uint64_t id) : calls_(std::move(calls)), id_(id) {}
@@ -47,7 +47,7 @@ class WorkerCalls::Call final : public ResponseSink {
   Cancellation& cancellation() { return cancellation_; }
 
  private:
-  const std::shared_ptr<WorkerCalls> calls_;  // for the time after the worker, too
+  const std::shared_ptr<WorkerCalls> calls_;  // keeps it alive after the worker's death
   const uint64_t id_;
   Cancellation cancellation_;
 };
@@ -66,7 +66,7 @@ size_t WorkerCalls::pending() const {
 Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
                           RequestTrace* trace, int64_t begun_ns) {
   const RetryingAllocation retrying;
-  // First of all, so that the memory which the worker has lent goes back whatever comes.
+  // Decoded first, so that memory lent by the worker returns in any case.
   BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
   request->start_ns = std::max(std::min(message.called_ns, request->start_ns), begun_ns);
   auto call = std::make_shared<Call>(shared_from_this(), message.request.id);
@@ -92,7 +92,7 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
   request->servable = std::move(servable).value();
   const ServableInfo& info = request->servable->get().info();
-  // The worker has asked what the model takes; another may have come in its place since.
+  // The worker has asked whether the model takes such inputs, but the model may have been replaced since.
   if (!info.device_inputs && std::any_of(request->inputs.begin(), request->inputs.end(),
                                          [](const Tensor& input) { return input.data.on_device(); })) {
     return refuse(
@@ -178,12 +178,12 @@ void WorkerCalls::Abandon() {
     for (const auto& [id, call] : calls_) calls.push_back(call);
   }
   for (const auto& call : calls) call->cancellation().Cancel();
-  // Sending never blocks, so that this is over at once.
+  // Sending never blocks, so this wait is short.
   responses_.WaitUntilEmpty(SteadyNowNs() + kLongestSendNs);
 }
 
 void WorkerCalls::Answer(Call& call, std::optional<InferenceResponse> response, bool final) {
-  std::shared_ptr<Call> ended;  // goes last, and perhaps this object with it
+  std::shared_ptr<Call> ended;  // destroyed last, perhaps with this object
   if (final) {
     MutexLock lock(mutex_);
     auto it = calls_.find(call.id());
@@ -200,7 +200,8 @@ void WorkerCalls::Pass(Call& call, std::optional<InferenceResponse> response, bo
   if (!final && call.cancellation().cancelled()) return;
   Status sent = Guarded([&] { return Send(call.id(), response, final); });
   if (sent.ok()) return;
-  // What cannot be handed over becomes an error; a worker that cannot be told so much waits in vain.
+  // If the response cannot be sent, an error replaces it. If that fails too, the worker is stuck and will be
+  // ended.
   InferenceResponse failed;
   failed.status = std::move(sent);
   if (Send(call.id(), failed, final).ok()) return;
@@ -223,7 +224,7 @@ Status WorkerCalls::Send(uint64_t id, const std::optional<InferenceResponse>& re
     message.parameters_json = parameters;
     const std::vector<Tensor>& outputs = response->outputs;
     for (const Tensor& output : outputs) BRAID_RETURN_IF_ERROR(CheckOutput(output));
-    // Found out before the first is lent, which takes a further share in its owner.
+    // Checked before the first loan, which takes another reference.
     boost::container::small_vector<bool, 16> sole(outputs.size(), true);
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Buffer& data = outputs[i].data;

@@ -1,8 +1,8 @@
-// WorkerCalls: the requests that one worker's user code runs on servables of the server (BLS).
+// WorkerCalls: requests by one worker's user code to servables of the server (BLS).
 //
-// A call is a request like any other: found in the catalog, checked, scheduled and counted by its servable.
-// It starts on the thread that receives from the worker; its responses go into the worker's channel from
-// whichever thread brings them. Nothing here blocks, and no bytes of tensors are copied.
+// A call is a request like any other: its servable is found in the catalog, and checks, schedules and counts
+// it. It starts on the thread that receives from the worker. Any thread may put its responses into the
+// worker's channel. Nothing here blocks, and no tensor bytes are copied.
 #pragma once
 
 #include <atomic>
@@ -22,33 +22,32 @@
 
 namespace braid {
 
-// Shared by the instance and by the calls that have not ended, which may outlive the worker.
+// Shared by the instance and by unfinished calls, which may outlive the worker.
 class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
  public:
-  // Calls of one worker that may be pending at once: more than user code that waits for its answers ever has,
-  // and less than what would exhaust the memory.
+  // The most pending calls of one worker: more than user code that waits for its answers needs, and few
+  // enough to fit in memory.
   static constexpr size_t kMostPending = 65536;
 
   // `catalog` outlives the last call.
   WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory, const Catalog& catalog);
   ~WorkerCalls();
 
-  // Runs a call. `trace` is that of the request which it is made for, or null; `begun_ns` is when that began:
-  // the call cannot have been made before. The receiving thread. Errors: the worker broke the rules and is to
-  // be ended; what is wrong with the call itself is answered.
+  // Starts a call. The request that it is made for has the trace `trace`, or null, and began at `begun_ns`, so
+  // the call is not older. Only the receiving thread. Errors: the worker broke the rules and must be ended. An
+  // error of the call itself is sent as its answer.
   Status Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain, RequestTrace* trace,
                int64_t begun_ns);
-  // Cancels a call; one that has ended already is no error. Its responses stop, but for the final one. The
-  // receiving thread.
+  // Cancels a call; ignores one that has already ended. Its responses stop, except for the final one. Only
+  // the receiving thread.
   void Cancel(const CancelCallMessage& message);
 
-  // The worker is gone: cancels all its calls. When this returns, no response is on its way any more; those
-  // that come later are dropped.
+  // Cancels all calls of a dead worker. When this returns, no response is being sent; later ones are dropped.
   void Abandon();
 
-  // Calls that have not ended. Any thread.
+  // The number of unfinished calls. Any thread.
   size_t pending() const;
-  // The worker does not take its responses, and is to be ended. Any thread.
+  // Whether the worker does not read its responses, and must be ended. Any thread.
   bool stuck() const { return stuck_.load(std::memory_order_acquire); }
 
  private:
@@ -68,7 +67,7 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   std::atomic<bool> stuck_{false};
 
   mutable Mutex mutex_;  // a leaf lock
-  // A call is shared with its request, which cancels by it.
+  // A call is shared with its request, which uses it to cancel.
   std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_ BRAID_GUARDED_BY(mutex_);
 };
 

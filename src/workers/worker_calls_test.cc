@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// The test is the worker: it has the other end of the channel.
+// The test plays the worker: it owns the other end of the channel.
 class WorkerCallsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,11 +39,11 @@ class WorkerCallsTest : public testing::Test {
   }
   Status Begin(const CallMessage& call) { return calls_->Begin(call, nullptr, nullptr, 0); }
 
-  // The next response that the worker sees; it points into `message_`.
+  // Returns the worker's next response, which points into `message_`.
   ResponseMessage Receive() {
     ResponseMessage response;
     if (worker_->Receive(message_, 0) != Channel::Outcome::kMessage) {
-      // In the server, the thread that receives does this when the worker tells of room.
+      // In the server, the receiving thread does this when the worker reports free space.
       channel_->Flush();
       EXPECT_EQ(worker_->Receive(message_, 10 * kSecond), Channel::Outcome::kMessage);
     }
@@ -139,7 +139,7 @@ TEST_F(WorkerCallsTest, TheTimeOutCountsFromTheCallWithinReason) {
   };
   const int64_t called = SteadyNowNs();
   EXPECT_EQ(counts_from(called), called);
-  // The worker's word counts no further than it can be true.
+  // A time from the worker is clamped to the possible range.
   EXPECT_EQ(counts_from(0), begun);
   EXPECT_EQ(counts_from(INT64_MIN), begun);
   const int64_t before = SteadyNowNs();
@@ -165,7 +165,7 @@ TEST_F(WorkerCallsTest, LargeTensorsAreNotCopiedOnTheirWayIn) {
   call.request.inputs = {tensor};
   ASSERT_TRUE(Begin(call).ok());
 
-  // What the worker writes is seen by the callee: the same memory.
+  // The worker and the callee see the same memory.
   std::memset(input.mutable_data(), 6, input.size());
   const Buffer seen = callee_->front().inputs[0].data;
   ASSERT_EQ(seen.size(), input.size());
@@ -262,7 +262,7 @@ TEST_F(WorkerCallsTest, CancellingStopsAllButTheEnd) {
   EXPECT_TRUE(last.final);
   EXPECT_EQ(last.code, StatusCode::kCancelled);
   calls_->Cancel({1});   // has ended
-  calls_->Cancel({99});  // never was
+  calls_->Cancel({99});  // never existed
 }
 
 TEST_F(WorkerCallsTest, ADeadWorkersCallsAreCancelledAndTheirResponsesDropped) {

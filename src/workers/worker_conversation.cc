@@ -72,7 +72,7 @@ Result<bool> WorkerConversation::Handle(const std::vector<std::byte>& message) {
 
 void WorkerConversation::Abandon() {
   metrics_.reset();
-  // Calls first: what their responses would lend has no taker any more.
+  // Calls first: nothing can take the memory that their responses would lend.
   calls_->Abandon();
   memory_->Abandon();
 }

@@ -1,5 +1,5 @@
-// WorkerConversation: the server's end of a channel with a process that runs users' code, as all such processes use it:
-// memory that comes back, calls (BLS), questions, log lines. A worker has one, and each of its forked children.
+// WorkerConversation: the server's end of a channel with a process that runs user code: returned memory,
+// calls (BLS), questions, log lines. A worker has one, and so has each of its forked children.
 #pragma once
 
 #include <functional>
@@ -17,34 +17,34 @@
 
 namespace braid {
 
-// Belongs to the thread that receives, apart from what channel() and memory() allow.
+// Belongs to the receiving thread; channel() and memory() have their own rules.
 class WorkerConversation {
  public:
-  // What a call is made for. `chain` must not be null.
+  // The origin of a call. `chain` must not be null.
   struct Origin {
     std::shared_ptr<const CallChain> chain;
     std::shared_ptr<RequestTrace> trace;  // may be null
-    int64_t begun_ns = 0;                 // when the execution began that it is made for; 0: not known
+    int64_t begun_ns = 0;                 // start of the execution that the call is made for; 0: unknown
   };
 
   using OriginOf = std::function<Origin(const CallMessage&)>;
 
-  // The references outlive this, and `arena` the last buffer that is lent.
+  // The references outlive this, and `arena` the last buffer lent to the process.
   WorkerConversation(std::shared_ptr<Channel> channel, Arena& arena, const WorkerServices& services,
                      Logger& log, OriginOf origin_of);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   const std::shared_ptr<WorkerMemory>& memory() const { return memory_; }
-  // The process does not take the responses to its calls, and is to be ended.
+  // Whether the process does not read the responses to its calls, and must be ended.
   bool stuck() const { return calls_->stuck(); }
 
-  // Handles a message of these; false for another. Errors: the process broke the rules.
+  // Handles a message of a conversation; returns false for any other. Errors: the process broke the rules.
   Result<bool> Handle(const std::vector<std::byte>& message);
 
-  // The process has ended: cancels its calls, and takes back the memory that it borrowed.
+  // Ends the conversation of a dead process: cancels its calls, and takes back the memory lent to it.
   void Abandon();
 
-  // The error of a message that is none of its type.
+  // The error for a malformed message.
   static Status Malformed();
 
  private:
@@ -54,8 +54,8 @@ class WorkerConversation {
   const int64_t begun_ns_;
   const std::shared_ptr<Channel> channel_;           // shared with holders of the process's memory
   const std::shared_ptr<WorkerMemory> memory_;       // shared with the buffers that the process lends
-  const std::shared_ptr<WorkerCalls> calls_;         // shared with the calls that have not ended
-  std::unique_ptr<CustomMetrics::Session> metrics_;  // what the process refers to
+  const std::shared_ptr<WorkerCalls> calls_;         // shared with unfinished calls
+  std::unique_ptr<CustomMetrics::Session> metrics_;  // the metrics of the process
 };
 
 // Writes a line of user code's Logger to the server's log.

@@ -13,9 +13,9 @@
 namespace braid {
 namespace {
 
-// The thread looks around so often when nothing happens.
+// The thread checks its state at this interval when nothing happens.
 constexpr int64_t kIdleNs = kSecondNs;
-// Messages of a worker that are handled in one go.
+// The most messages of a worker handled in one batch.
 constexpr size_t kMostBatched = 16;
 
 bool IsOfUserCode(MessageType type) {
@@ -115,7 +115,7 @@ bool WorkerHost::stopping() const {
 
 Status WorkerHost::AdmitForks() {
   if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
-  // Their sockets come among the worker's segments.
+  // Their sockets arrive among the worker's segments.
   BRAID_RETURN_IF_ERROR(conversation_->memory()->ReceiveSegments());
   for (UniqueFd& fork_socket : worker_->channel()->TakeForkSockets()) {
     if (!forks_) {
@@ -147,7 +147,7 @@ Status WorkerHost::StartWorker() {
                                            [this](const CallMessage& call) { return user_.OriginOf(call); });
   {
     MutexLock lock(mutex_);
-    end_reason_.clear();  // of an earlier one
+    end_reason_.clear();  // of an earlier worker
     conversation_ = std::move(conversation);
     worker_ = std::move(worker);
   }
@@ -209,9 +209,9 @@ int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
     user_.OnDown(options_.title + " is being stopped");
     std::vector<std::byte> finalize;
     EncodeBare(finalize, MessageType::kFinalize);
-    // A worker that cannot be told is killed at the deadline.
+    // If this cannot be sent, the worker is killed at the deadline.
     (void)worker_->channel()->Send(finalize);
-    // The stacks of user code are worth having before the deadline ends it, too, if that leaves time for them.
+    // If there is time, the limit passes before the deadline, so that the stacks of user code are logged.
     int64_t limit_ns = options_.finalize_timeout_ns;
     const int64_t left_ns = deadline_ns - UserCodeLimit::kGraceNs - now_ns;
     if (options_.runs_user_code && left_ns > UserCodeLimit::kGraceNs)
@@ -267,7 +267,7 @@ std::string WorkerHost::Serve() {
     const bool dead = worker_->dead();
     Channel::Outcome outcome = worker_->channel()->Receive(message, dead ? 0 : timeout);
     {
-      // What is there already is handled before the next look around, and the answers to it may leave together.
+      // Handles available messages before the next round, so that their answers can be sent together.
       const Batch batch;
       for (size_t handled = 0; outcome == Channel::Outcome::kMessage;) {
         if (Status status = Guarded([&] { return Handle(message); }); !status.ok()) return status.message();
@@ -341,7 +341,7 @@ void WorkerHost::Run() {
     watched = services_.thread_watch->WatchWork(options_.thread_name, options_.title, ThreadId(),
                                                 [this] { return work(); });
   }
-  // What this thread notes and passes on belongs to all that the worker has in hand.
+  // This thread keeps state for all work of the worker, so failed allocations are retried.
   const RetryingAllocation retrying;
   const LogAbout about(facts_.model_name);
   const Status started = Guarded([this] { return StartWorker(); });

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// Those which make sense for a process that lives long and shares its user with others.
+// Limits that are useful for a long-lived process that shares its user with others.
 constexpr std::array<std::pair<std::string_view, int>, 5> kResources = {{{"as", RLIMIT_AS},
                                                                          {"core", RLIMIT_CORE},
                                                                          {"data", RLIMIT_DATA},

@@ -1,5 +1,4 @@
-// Limits of the system (setrlimit) for the processes of models, as the operator writes them:
-// "data=8000000000".
+// Limits of the system (setrlimit) for worker processes, in the operator's notation: "data=8000000000".
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +18,11 @@ struct WorkerLimit {
   uint64_t value = 0;
 };
 
-// Errors: INVALID_ARGUMENT, saying which names there are.
+// Errors: INVALID_ARGUMENT; the text lists the known names.
 Result<WorkerLimit> ParseWorkerLimit(std::string_view text);
 
-// Sets the limits, soft and hard, of a process that has not begun to run user code. Errors: one that the
-// server itself may not have.
+// Sets the soft and hard limits of a process that does not run user code yet. Errors: a limit beyond the
+// server's own.
 Status ApplyWorkerLimits(pid_t pid, const std::vector<WorkerLimit>& limits);
 
 }  // namespace braid

@@ -7,15 +7,14 @@
 namespace braid {
 namespace {
 
-// A worker that sleeps learns of freed memory with its next request; for so much it is woken.
+// A sleeping worker learns of freed memory with its next request. It is woken for this many bytes.
 constexpr uint64_t kWakeWorkerForBytes = uint64_t{8} << 20;
 
-// Arenas cut blocks up to this size from segments with others, see ipc/arena.h.
+// Arenas put blocks up to this size into shared segments; see ipc/arena.h.
 constexpr size_t kLargestShared = size_t{64} << 10;
 
-// Whether a segment holds nothing beside the buffer: arenas waste less than a fourth of it, and leave zeros
-// there. A worker of ours never puts two tensors so close; one that was taken over shows only what is its
-// own.
+// Whether a segment holds nothing but the buffer: arenas waste less than a fourth of it, and leave zeros
+// there. A sound worker never puts two tensors that close; a compromised one exposes only its own data.
 bool HasSegmentToItself(const Buffer& buffer, const Segment& segment) {
   return segment.size() > kLargestShared && buffer.data() == segment.base() &&
          segment.size() - buffer.size() <= segment.size() / 4;
@@ -23,7 +22,7 @@ bool HasSegmentToItself(const Buffer& buffer, const Segment& segment) {
 
 }  // namespace
 
-// A block of the worker's, held for the server. When it goes, the worker is told.
+// A block of the worker in use by the server. Its destructor returns it to the worker.
 class WorkerMemory::WorkerBlock final : public SegmentBlock {
  public:
   WorkerBlock(std::shared_ptr<WorkerMemory> memory, std::shared_ptr<WorkerSegment> segment,
@@ -40,7 +39,7 @@ class WorkerMemory::WorkerBlock final : public SegmentBlock {
 };
 
 WorkerMemory::Loan::~Loan() {
-  // What a worker that breaks the rules has given back meanwhile is not lent any more.
+  // A worker that breaks the rules may have returned them already, so errors are ignored.
   (void)memory_.Return(lent_);
 }
 
@@ -69,9 +68,9 @@ WorkerMemory::Showable WorkerMemory::ShowableAs(const Buffer& buffer, bool sole)
   if (block == nullptr) return {};
   const Segment& segment = *block->segment();
   const auto* workers = dynamic_cast<const WorkerBlock*>(block);
-  // The model's own memory: its workers see all of it anyway.
+  // The model's own memory is visible to its workers anyway.
   if (workers == nullptr && arena_.Made(*block)) return {segment.id(), sole, nullptr};
-  // Each tensor on a GPU has a segment of its own, and its maker does not look at it any more.
+  // Each tensor on a GPU has its own segment, and its maker does not access it any more.
   if (buffer.on_device()) return {workers->worker_segment().id(), sole, &workers->worker_segment()};
   if (!HasSegmentToItself(buffer, segment)) return {};
   if (workers == nullptr) return {segment.id(), false, nullptr};
@@ -100,11 +99,11 @@ Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor
     tensor.handle = {as.id, static_cast<uint64_t>(lent.data() - segment.base()), lent.size()};
   }
   MutexLock lock(mutex_);
-  // Nobody would give it back.
+  // A dead worker would never return it.
   if (abandoned_) return UnavailableError("the worker is gone");
   BRAID_RETURN_IF_ERROR(Announce(segment, as));
   Lent& entry = lent_[{tensor.handle.segment, tensor.handle.offset}];
-  // Two slices may begin at one place; the longer one holds for both.
+  // Two slices may begin at one place; the longer one keeps both.
   if (entry.times++ == 0 || entry.buffer.size() < lent.size()) entry.buffer = std::move(lent);
   return OkStatus();
 }
@@ -112,7 +111,7 @@ Status WorkerMemory::Lend(const Buffer& buffer, bool sole, TensorMessage& tensor
 Result<std::shared_ptr<WorkerSegment>> WorkerMemory::FindSegment(uint32_t id) {
   BRAID_ASSIGN_OR_RETURN(auto memory, worker_segments_.FindOrReceive(id, *channel_));
   std::shared_ptr<WorkerSegment>& known = known_segments_[id];
-  // The worker may use a name again.
+  // The worker may reuse an id.
   if (!known || known->memory() != memory) known = std::make_shared<WorkerSegment>(memory, arena_.ids());
   return known;
 }
@@ -126,7 +125,7 @@ Status WorkerMemory::ReceiveSegments() {
 }
 
 Status WorkerMemory::OnRetire(uint32_t segment) {
-  // One that was never named may not have been taken yet.
+  // A segment that was never named may not have been received yet.
   if (worker_segments_.Find(segment) == nullptr) BRAID_RETURN_IF_ERROR(ReceiveSegments());
   worker_segments_.Remove(segment);
   known_segments_.erase(segment);
@@ -154,7 +153,7 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
           !segment->memory()->Contains(0, handle.size)) {
         return InvalidArgumentError("the worker names memory of a GPU beyond its segment");
       }
-      // Strings are read on the way.
+      // Strings must be read on the CPU.
       if (tensor.type == DataType::kBytes) return InvalidArgumentError("the worker has strings on a GPU");
       return Buffer(nullptr, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
     }
@@ -199,7 +198,7 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
 
 Status WorkerMemory::Return(std::span<const MemoryHandle> handles) {
   for (const MemoryHandle& handle : handles) {
-    Buffer freed;  // goes after the lock
+    Buffer freed;  // freed after the lock is released
     MutexLock lock(mutex_);
     auto it = lent_.find({handle.segment, handle.offset});
     if (it == lent_.end()) return InvalidArgumentError("the worker frees memory that it was not lent");
@@ -216,7 +215,7 @@ void WorkerMemory::RetireOwn(uint32_t segment) {
   if (announced_.erase(segment) == 0 || abandoned_) return;
   std::vector<std::byte> message;
   Encode(message, RetireSegmentMessage{segment});
-  // A worker that cannot be told is about to be ended, and its mappings with it.
+  // If this cannot be sent, the worker is about to be ended, with its mappings.
   (void)channel_->Send(message);
 }
 

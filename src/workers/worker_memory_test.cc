@@ -11,8 +11,8 @@
 namespace braid {
 namespace {
 
-constexpr size_t kLarge = 200'000;  // has a segment of its own
-constexpr size_t kSmall = 20'000;   // lies in a slab with others
+constexpr size_t kLarge = 200'000;  // has its own segment
+constexpr size_t kSmall = 20'000;   // is in a slab with others
 
 ino_t Inode(const Segment& segment) {
   struct stat info {};
@@ -31,7 +31,7 @@ Buffer Filled(BufferAllocator& allocator, size_t size, int value) {
   return buffer;
 }
 
-// A model of one worker: the server's side of it, and the worker's played by the test.
+// The server's side of a model with one worker; the test plays the worker.
 class Model {
  public:
   explicit Model(SegmentIds& server_ids) : arena_(server_ids, Arena::Options()) {
@@ -41,7 +41,7 @@ class Model {
     memory_ = std::make_shared<WorkerMemory>(std::move(channel), arena_);
   }
 
-  // As the instance does when the worker is dead.
+  // Abandons the memory, as the instance does when the worker is dead.
   ~Model() {
     if (memory_) memory_->Abandon();
   }
@@ -52,7 +52,7 @@ class Model {
   std::shared_ptr<WorkerMemory>& memory() { return memory_; }
   Arena& worker_arena() { return worker_arena_; }
 
-  // As the worker: hands over the segment of a block, and names the block or a part of it.
+  // As the worker: sends the segment of a block, and names the block or a part of it.
   TensorMessage Name(const Buffer& block) {
     const Segment& segment = *static_cast<SegmentBlock*>(block.owner())->segment();
     EXPECT_TRUE(worker_->SendSegment(segment, segment.id()).ok());
@@ -61,7 +61,7 @@ class Model {
     tensor.handle = {segment.id(), static_cast<uint64_t>(block.data() - segment.base()), block.size()};
     return tensor;
   }
-  // The same for memory of a GPU: a file stands for it.
+  // The same for GPU memory, with a file in its place.
   TensorMessage NameOnDevice(uint32_t id, size_t size) {
     const auto segment =
         Segment::OfDevice(id, UniqueFd(memfd_create("device", MFD_CLOEXEC)), size_t{2} << 20, {5}).value();
@@ -80,7 +80,7 @@ class Model {
     WorkerMemory::Returned returned;
     return memory_->Take(tensor, returned);
   }
-  // An output of the worker, as the server has it then.
+  // Takes an output of the worker, as the server does.
   Buffer Output(const Buffer& block) {
     WorkerMemory::Returned returned;
     return memory_->Take(Name(block), returned).value();
@@ -90,7 +90,7 @@ class Model {
     back.place = Place::kReceiverMemory;
     return memory_->Take(back, returned_);
   }
-  // As the worker: the segment of what was lent to it.
+  // As the worker: returns the segment of a lent tensor.
   std::shared_ptr<Segment> SegmentOf(const TensorMessage& tensor) {
     return segments_.FindOrReceive(tensor.handle.segment, *worker_).value();
   }
@@ -98,12 +98,12 @@ class Model {
     return {SegmentOf(tensor)->base() + tensor.handle.offset, tensor.handle.size};
   }
   Status Release(const TensorMessage& tensor) { return memory_->OnRelease({{tensor.handle}}); }
-  // As the worker: what the server says next, if it has said anything.
+  // As the worker: returns the type of the server's next message, if there is one.
   std::optional<MessageType> Hear() {
     if (worker_->Receive(heard_, 0) != Channel::Outcome::kMessage) return std::nullopt;
     return TypeOf(heard_);
   }
-  // Whether it hears of memory that it has back.
+  // Whether the worker is notified of returned memory.
   bool HearsRelease() {
     const auto heard = Hear();
     return heard && *heard == MessageType::kRelease;
@@ -213,7 +213,7 @@ TEST_F(WorkerMemoryTest, WhatIsWrongWithMemoryOfAGpuIsRefused) {
   wrong.place = Place::kSharedDeviceMemory;
   EXPECT_TRUE(refused(wrong));
   wrong = good;
-  wrong.place = Place::kSenderMemory;  // it is none that can be read
+  wrong.place = Place::kSenderMemory;  // no readable place
   EXPECT_TRUE(refused(wrong));
   wrong = a_.Name(Filled(a_.worker_arena(), kLarge, 1));
   wrong.place = Place::kDeviceMemory;
@@ -241,7 +241,7 @@ TEST_F(WorkerMemoryTest, WhatWasLentIsTakenBackWhenItsMessageIsNotSent) {
   }
   EXPECT_TRUE(given.owner()->unique());
   EXPECT_EQ(in_use(), before) << "the copy is gone";
-  // What another message has lent stays lent.
+  // A loan of another message is not affected.
   EXPECT_FALSE(kept.owner()->unique());
   EXPECT_TRUE(b_.Release(earlier).ok());
   EXPECT_TRUE(kept.owner()->unique());
@@ -256,7 +256,7 @@ TEST_F(WorkerMemoryTest, WhatIsNotInSharedMemoryIsCopiedAndTheWorkersAlone) {
 }
 
 TEST_F(WorkerMemoryTest, ALargeBlockOfAnotherWorkerGoesAsItIsUnderAnIdOfTheServers) {
-  // The worker's first id is that of the server's first segment too.
+  // The worker's first id equals the id of the server's first segment.
   const TensorMessage own = LendToB(Filled(b_.arena(), kLarge, 1));
   const Buffer made = Filled(a_.worker_arena(), kLarge, 2);
   const Segment& segment = *static_cast<SegmentBlock*>(made.owner())->segment();
@@ -280,7 +280,7 @@ TEST_F(WorkerMemoryTest, WhatHasNeighboursIsCopied) {
     EXPECT_EQ(lent.place, Place::kSenderMemory);
     EXPECT_NE(Inode(*b_.SegmentOf(lent)), Inode(segment));
     EXPECT_TRUE(Holds(b_.Bytes(lent), 1));
-    // Its maker has it back at once.
+    // Its maker gets it back at once.
     EXPECT_EQ(a_.Hear(), MessageType::kRelease);
   }
 }
@@ -310,7 +310,7 @@ TEST_F(WorkerMemoryTest, AForeignBlockIsHandedBackWithoutACopy) {
   Result<Buffer> back = b_.HandBack(lent);
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(back.value().data(), at);
-  // Two outputs may be the one input.
+  // Two outputs may be the same input.
   EXPECT_TRUE(b_.HandBack(lent).ok());
   EXPECT_FALSE(b_.Release(lent).ok()) << "it is the server's again";
 }
@@ -329,7 +329,7 @@ TEST_F(WorkerMemoryTest, AWorkerIsToldWhenASegmentOfAnotherIsGone) {
   const Buffer made = Filled(a_.worker_arena(), kLarge, 2);
   const uint32_t id = static_cast<SegmentBlock*>(made.owner())->segment()->id();
   const TensorMessage lent = LendToB(a_.Output(made));
-  // A worker does not retire what is in use; should it do so, nothing changes for the others.
+  // A worker does not retire a segment in use. If it does, other workers are not affected.
   EXPECT_TRUE(a_.memory()->OnRetire(id).ok());
   EXPECT_EQ(b_.Hear(), std::nullopt);
   EXPECT_TRUE(Holds(b_.Bytes(lent), 2));
@@ -407,7 +407,7 @@ TEST_F(WorkerMemoryTest, ManyThreadsPassBlocksOn) {
   a_.memory()->Abandon();
   a_.memory().reset();
   for (std::thread& thread : threads) thread.join();
-  // All is gone, and told.
+  // All segments are gone, and the readers were notified.
   for (auto& reader : readers) {
     int retired = 0;
     while (auto heard = reader->Hear()) retired += *heard == MessageType::kRetireSegment ? 1 : 0;

@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kLookAroundNs = kSecondNs;
 constexpr int64_t kProgressNs = 10 * kSecondNs;
 constexpr int64_t kLastWordsNs = 200'000'000;
-// After SIGRTMIN; braid_worker/main.py knows it too.
+// SIGRTMIN plus this number; braid_worker/main.py uses the same.
 constexpr int kStacksSignal = 6;
-// For the kernel to take down a process that was killed.
+// The time for the kernel to remove a killed process.
 constexpr int64_t kReapNs = 10 * kSecondNs;
 
-// How many processes the kernel has ended for lack of memory on this machine.
+// Returns the number of processes that the kernel has killed for lack of memory on this machine.
 uint64_t OomKills() {
   std::ifstream file("/proc/vmstat");
   std::string name;
@@ -61,7 +61,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& n
 }
 
 Status WorkerProcess::Spawn(WorkerStart how, const WorkerIsolation& isolation) {
-  // With each try a channel of its own: the first may be in the hands of a process that nobody knows of.
+  // Each try has a new channel: an unreported process may own the first one.
   Channel::WorkerEnd worker_end;
   Channel::Options options;
   options.imports = std::make_shared<SegmentBudget>(spawner_.segments());
@@ -229,7 +229,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFac
       LoadedMessage loaded;
       if (!Decode(message, loaded)) return Died("its answer cannot be read");
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
-      // The limit holds, even if the code came back while its stacks were written.
+      // The limit applies even if user code returned while its stacks were written.
       if (limit.passed()) return overdue();
       return Answer{std::string(loaded.auto_completed_config), loaded.has_readiness_hook,
                     loaded.wants_sessions, loaded.saves_sequences};

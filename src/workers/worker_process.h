@@ -1,4 +1,4 @@
-// WorkerProcess: one life of a worker: its process, its channel, and what became of it.
+// WorkerProcess: one life of a worker: its process, its channel, and its end.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace braid {
 
-// What a worker is told about its model; the texts of LoadMessage.
+// Facts for the worker about its model; the texts of LoadMessage.
 struct WorkerFacts {
   std::string model_file;
   std::string module_name;
@@ -32,7 +32,7 @@ struct WorkerFacts {
   std::vector<LoadMessage::DevicePool> device_pools = {};
   uint64_t pinned_pool_bytes = 0;
   bool keeps_sequences = false;
-  // How its processes are confined, of which the worker is told nothing.
+  // The confinement of its processes, which is not sent to the worker.
   WorkerIsolation isolation = {};
 };
 
@@ -43,15 +43,15 @@ struct WorkerSpec {
   bool passive = false;
 };
 
-// Belongs to one thread, apart from channel(), whose own rules hold, and Kill().
+// Belongs to one thread, except channel(), which has its own rules, and Kill().
 class WorkerProcess {
  public:
-  // Starts the process; blocks until it exists. What fails because the warm interpreter was lost on the way
-  // is tried once more, without it. `spawner` and its support outlive the worker.
+  // Starts the process; blocks until it exists. If the zygote is lost on the way, tries once more without it.
+  // `spawner` and its support outlive the worker.
   static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name,
                                                       const WorkerIsolation& isolation,
                                                       WorkerSpawner& spawner);
-  // Kills what still runs.
+  // Kills a running process.
   ~WorkerProcess();
 
   // Handles a message that is not part of the start, e.g. a log line. Errors: the worker broke the rules.
@@ -59,7 +59,7 @@ class WorkerProcess {
 
   // Waits for the worker's first message. Errors: it died, or took longer than WorkerSpawner::timeout_ns().
   Status AwaitSignIn(const OtherMessage& other);
-  // What the worker says once its model is loaded.
+  // The worker's answer after it has loaded its model.
   struct Answer {
     std::string completed_config;  // of kAutoComplete, if any
     bool has_readiness_hook = false;
@@ -67,44 +67,45 @@ class WorkerProcess {
     bool saves_sequences = false;
   };
 
-  // How long user code may take to load, and how that is told: "{who} has been {doing} for 10 s", "{who} has not
-  // {done} within 500 ms".
+  // The time limit for loading, and its texts: "{who} has been {doing} for 10 s", "{who} has not {done}
+  // within 500 ms".
   struct LoadWatch {
     std::string who;
     std::string_view doing;
     std::string_view done;
-    int64_t timeout_ns = 0;  // 0: as long as it needs
-    // Called at least once a second, with a text every ten seconds. An error gives up.
+    int64_t timeout_ns = 0;  // 0: no limit
+    // Called at least once a second, with a text every ten seconds. An error ends the wait.
     std::function<Status(const std::string& progress)> look;
   };
-  // Has the model imported and, by `mode`, initialised or completed. When the time is up its stacks are logged.
-  // Errors: those of user code with their texts; the worker died; UNAVAILABLE: the time was up.
+  // Makes the worker import the model and, by `mode`, initialise or complete it. At the time limit, its
+  // stacks are logged. Errors: those of user code with their texts; the worker died; UNAVAILABLE: the time
+  // limit.
   Result<Answer> Load(LoadMode mode, const WorkerFacts& facts, const WorkerSpec& spec,
                       const OtherMessage& other, const LoadWatch& watch);
 
   const std::shared_ptr<Channel>& channel() const { return channel_; }
   pid_t pid() const { return pid_; }
   bool dead() const;
-  // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known once it is
-  // dead, before EnsureDead().
+  // Whether it was ended by SIGKILL from outside the server, and not for lack of memory. Known after its
+  // death, until EnsureDead().
   bool killed_by_others() const;
-  // Has it write the stacks of all its threads to its standard error, from where they go to the log; whatever it
-  // runs, it does so at once. REQUIRES: it has signed in, or the signal for that would end it.
+  // Makes the worker write the stacks of all threads to its standard error, and so to the log, at once, even
+  // if user code is running. REQUIRES: it has signed in; before that the signal would end it.
   void WriteStacks();
   // Sends SIGKILL to the worker and its group, if it lives.
   void Kill();
   // Kills the worker and waits until it is reaped.
   void EnsureDead();
-  // "Stub process 'x' is not healthy.", how it ended (or, when `broken_rule` is not empty, for what it was
-  // ended), and whether memory had run out; in the log also the last line that it wrote to stderr.
+  // Describes the death: "Stub process 'x' is not healthy.", its cause (`broken_rule` if that is not empty),
+  // and whether memory had run out. The log also gets the last line on stderr.
   struct Death {
     std::string logged;
-    std::string told;  // to clients: without what the model has printed, unless errors are verbose
+    std::string told;  // for clients: without the model's output, unless errors are verbose
   };
   Death DescribeDeath(const std::string& broken_rule) const;
 
  private:
-  // Shared with the reaper's callback, which may come when the worker's owner has gone.
+  // Shared with the reaper's callback, which may run after the worker's owner is gone.
   struct Fate {
     Mutex mutex;
     CondVar changed;
@@ -124,7 +125,7 @@ class WorkerProcess {
   ChildReaper& reaper_;
   Logger& log_;
   const uint64_t oom_kills_before_;
-  std::shared_ptr<Channel> channel_;  // shared with whoever holds memory of the worker
+  std::shared_ptr<Channel> channel_;  // shared with holders of the worker's memory
   std::shared_ptr<Fate> fate_;
   std::shared_ptr<WorkerOutput> output_;  // shared with the pump
   WorkerSpawner::Place place_;

@@ -12,7 +12,7 @@ WorkerSegment::~WorkerSegment() {
 
 void WorkerSegment::AddViewer(std::weak_ptr<WorkerMemory> viewer) {
   MutexLock lock(mutex_);
-  // Workers come and go while a segment of a busy model stays.
+  // Removes workers that have ended while the segment of a busy model remains.
   std::erase_if(viewers_, [](const auto& old) { return old.expired(); });
   viewers_.push_back(std::move(viewer));
 }

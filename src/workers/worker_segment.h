@@ -1,8 +1,8 @@
-// WorkerSegment: a segment that a worker has made, as the server shows it to other workers.
+// WorkerSegment: a segment made by one worker, as the server lends it to other workers.
 //
-// They know it by an id of the server's own, because the maker's is unique only among the maker's. It stays
-// while it is announced or a block in it is held; when it goes, those who have mapped it are told. That is so
-// as well when its maker is dead.
+// Other workers know it by an id of the server, since the maker's ids are unique only to the maker. It lives
+// while its maker announces it or a block in it is in use. At its end, the workers that have mapped it are
+// notified. This also holds after its maker's death.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class WorkerSegment {
   WorkerSegment& operator=(const WorkerSegment&) = delete;
 
   const std::shared_ptr<Segment>& memory() const { return memory_; }
-  // Its name in the server's messages.
+  // The id in the server's messages.
   uint32_t id() const { return id_; }
-  // A worker that maps it.
+  // Adds a worker that maps it.
   void AddViewer(std::weak_ptr<WorkerMemory> viewer);
 
  private:

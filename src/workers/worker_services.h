@@ -1,7 +1,7 @@
-// WorkerServices: what the server does for the user code in workers, beside running their executions.
+// WorkerServices: services of the server for user code in workers, besides executions.
 //
-// One for the whole server, made before the backends. What is only there later is set later, before the
-// first model is loaded.
+// There is one for the whole server, made before the backends. Members that are not available then are set
+// later, before the first model is loaded.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,24 @@
 
 namespace braid {
 
-// What user code asks of the server (AskMessage) is answered by the handler of its topic.
+// Handles the questions of user code (AskMessage) of one topic.
 //
-// Called on the thread that receives from the worker, so it must not block; the message is gone when it
-// returns. It calls `answer` once, on any thread, with the JSON text that the topic calls for or with an
-// error; what comes after the worker has died is dropped.
+// Called on the thread that receives from the worker, so it must not block; the message is valid during the
+// call. The handler calls `answer` once, on any thread, with the JSON text of the topic or an error. Answers
+// after the worker's death are dropped.
 using AskAnswer = std::function<void(Result<std::string> answer)>;
 using AskHandler = std::function<void(const AskMessage& ask, AskAnswer answer)>;
 
 struct WorkerServices {
   // The servables that user code can call.
   const Catalog* catalog = nullptr;
-  // Topics without a handler are answered by UNSUPPORTED.
+  // Topics without a handler are answered with UNSUPPORTED.
   std::map<AskTopic, AskHandler> asks;
-  // The metrics that user code makes. Null: there are none, and what asks for them is refused.
+  // The metrics of user code. Null: operations on metrics are refused.
   CustomMetrics* custom_metrics = nullptr;
-  // Sees when a thread that receives from a worker stands still. Null: nobody does.
+  // Detects a receiving thread that is blocked. Null: not watched.
   ThreadWatch* thread_watch = nullptr;
-  // Counts what is done to workers. Null: that is not counted.
+  // Counts restarts and other actions on workers. Null: not counted.
   WorkerCounters* worker_counters = nullptr;
 };
 

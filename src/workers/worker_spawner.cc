@@ -30,12 +30,12 @@ namespace braid {
 namespace {
 
 constexpr size_t kMaxDatagram = 64 << 10;
-// How long to wait for the last words of a process that has just died.
+// The wait for the last output of a process that has just died.
 constexpr int64_t kZygoteLastWordsNs = 200'000'000;
-// How often who waits for a zygote looks whether it is wanted any more.
+// How often a thread that waits for a zygote checks whether the spawner is ending.
 constexpr int64_t kSignInLookMs = 100;
 constexpr std::string_view kPrivateFolderPrefix = "braid-worker-";
-// Of one worker of level separate, threads among them.
+// Processes and threads of one worker of level separate.
 constexpr uint64_t kMostProcesses = 4096;
 
 std::vector<std::string> Variables(const char* const* variables) {
@@ -113,7 +113,7 @@ WorkerSpawner::LaunchSettings WorkerSpawner::SettingsIn(const Place& place,
   const auto add = [&files = confinement.files](const std::vector<LandlockPath>& more) {
     files.insert(files.end(), more.begin(), more.end());
   };
-  // Beside its installation, so that links on the way to it are there.
+  // The path itself too, since links on the way to the installation must exist.
   if (!options_.python.empty()) add({{options_.python, false}});
   add(InterpreterPaths(options_.python));
   if (isolation.gpus) add(GpuPaths());
@@ -160,9 +160,9 @@ Result<pid_t> WorkerSpawner::SpawnFresh(const Channel::WorkerEnd& worker_end, co
 
 std::vector<WorkerLimit> WorkerSpawner::LimitsOf(IsolationLevel level) const {
   std::vector<WorkerLimit> limits;
-  // What a worker leaves when it crashes has clients' tensors in it.
+  // Core files of workers would contain clients' tensors.
   if (level >= IsolationLevel::kBasic) limits.push_back({"core", RLIMIT_CORE, 0});
-  // Its user has no other processes.
+  // The worker's user has no other processes.
   if (level >= IsolationLevel::kSeparate) limits.push_back({"nproc", RLIMIT_NPROC, kMostProcesses});
   limits.insert(limits.end(), options_.limits.begin(), options_.limits.end());
   return limits;
@@ -212,7 +212,7 @@ Status WorkerSpawner::StartZygote() {
   zygote_.Reset(sockets[0]);
   UniqueFd theirs(sockets[1]);
   BRAID_ASSIGN_OR_RETURN(Pipes pipes, MakePipes());
-  // It is not the model's whose load has it started.
+  // The zygote belongs to no model, even if a model's load starts it.
   const LogAbout about("");
   const int inherited[] = {theirs.get()};
   {
@@ -229,7 +229,7 @@ Status WorkerSpawner::StartZygote() {
       deaths->cause = cause;
       deaths->changed.NotifyAll();
     };
-    // What is not watched, or not heard, is none: the next to need one starts it.
+    // A zygote that cannot be watched or read is discarded; the next caller that needs one starts another.
     if (Status watched = reaper_.Watch(zygote_pid_, std::move(on_exit)); !watched.ok()) {
       kill(zygote_pid_, SIGKILL);
       return ZygoteLost(watched.message());
@@ -269,7 +269,7 @@ void WorkerSpawner::KeepWarm() {
     bool wanted = false;
     {
       MutexLock lock(mutex_);
-      // Who has needed one meanwhile has made it.
+      // A caller that needed a zygote meanwhile has started one.
       wanted = seen == zygote_number_ && !zygote_unfit_;
       life.served = zygote_served_;
       if (zygote_since_ns_ != 0) life.up_ns = SteadyNowNs() - zygote_since_ns_;
@@ -286,7 +286,7 @@ void WorkerSpawner::KeepWarm() {
     {
       MutexLock lock(mutex_);
       if (seen == zygote_number_) {
-        // What fails now is tried again when that one's end is known, or when it is needed.
+        // A failure is retried when that zygote's death is reported, or when a caller needs one.
         const Status status = Guarded([this] {
           mutex_.AssertHeld();  // it is called at once
           return StartZygote();
@@ -300,7 +300,7 @@ void WorkerSpawner::KeepWarm() {
 
 Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
                                          const Pipes& pipes) {
-  // An order whose answer is not read would leave the next one with the answer to this.
+  // Retries allocations: the answer to this order must be read, or the next order would get it.
   RetryingLock lock(mutex_);
   const std::string order =
       DumpJson(Json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
@@ -331,13 +331,13 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnFresh(worker_end, pipes, SettingsIn(worker.place, isolation)));
     } else {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));
-      // Before the worker is sent its model.
+      // Done before the worker gets its model.
       if (Status limited = ApplyWorkerLimits(worker.pid, LimitsOf(isolation.level)); !limited.ok()) {
         kill(worker.pid, SIGKILL);
         return limited;
       }
     }
-    // Before the worker is sent its model, too.
+    // Also before the worker gets its model.
     if (worker.place.cgroup) {
       if (Status added = worker.place.cgroup->Add(worker.pid); !added.ok()) {
         kill(worker.pid, SIGKILL);
@@ -345,10 +345,10 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
       }
     }
     worker.readable = KeepReadable(worker.pid);
-    // What it starts ends with it.
+    // Processes that the worker starts end with it.
     std::optional<ProcessFamily> family;
     if (isolation.level == IsolationLevel::kSeparate) {
-      // It is the first process of its table, which ends with it.
+      // It is the first process of its PID namespace, which ends with it.
     } else if (Result<ProcessFamily> founded = ProcessFamily::Found(worker.pid); founded.ok()) {
       family = *founded;
     } else {

@@ -26,7 +26,7 @@ std::string Setting(const char* variable, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-// The warm interpreter among this process's children; 0 when there is none that lives.
+// Finds the zygote among this process's children; 0 if none is alive.
 pid_t FindZygote() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "stat");
@@ -78,7 +78,7 @@ TEST_F(WorkerSpawnerTest, AZygoteThatDiesTakesNoWorkerWithItAndIsReplacedInAdvan
   kill(first, SIGKILL);
   const pid_t second = AwaitZygote(first);
   ASSERT_NE(second, 0) << "nobody has asked for one";
-  // The first was reaped, and its group ended, before the second was started.
+  // The first one was reaped, and its group ended, before the second was started.
   EXPECT_FALSE((*worker)->dead());
   auto other = Start();
   ASSERT_TRUE(other.ok()) << other.status();
@@ -90,10 +90,10 @@ TEST_F(WorkerSpawnerTest, AStartThatTheZygoteFailsIsTriedOnceMoreWithoutIt) {
   { ASSERT_TRUE(Start().ok()); }
   const pid_t zygote = FindZygote();
   ASSERT_NE(zygote, 0);
-  // It takes the order, and does nothing about it until it is killed.
+  // It receives the order, but does nothing until it is killed.
   kill(zygote, SIGSTOP);
   auto started = std::async(std::launch::async, [&] { return Start(); });
-  // The order lies in its socket, or will find the socket closed: it is all the same.
+  // The order is in its socket, or finds the socket closed; both must work.
   kill(zygote, SIGKILL);
   auto worker = started.get();
   ASSERT_TRUE(worker.ok()) << worker.status();

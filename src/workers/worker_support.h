@@ -1,4 +1,4 @@
-// WorkerSupport: what all workers of a process share, whichever backends start them. There is one a process.
+// WorkerSupport: resources shared by all workers of a process, of all backends. There is one per process.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ struct WorkerSupport {
   explicit WorkerSupport(Logger& to) : log(to) {}
 
   Logger& log;
-  SegmentIds segment_ids;  // tensors go from backend to backend
-  // In the order in which they depend on one another.
+  SegmentIds segment_ids;  // unique across backends, since tensors pass between them
+  // Ordered by dependency.
   std::unique_ptr<ChildReaper> reaper;
   std::unique_ptr<OutputPump> pump;
 };

@@ -14,7 +14,7 @@ class FunctionModel::Call final : public Instance {
 
   const std::string& name() const override { return name_; }
   void Execute(std::unique_ptr<Execution> execution) override {
-    // Shared since work is copyable.
+    // Shared, since ElasticThreads needs copyable work.
     const auto shared = std::make_shared<std::unique_ptr<Execution>>(std::move(execution));
     model_.threads_->Run([this, shared] { Run(std::move(*shared)); });
   }
@@ -26,7 +26,7 @@ class FunctionModel::Call final : public Instance {
     times.input_end_ns = SteadyNowNs();
     std::vector<InferenceResponse> responses;
     {
-      const RetryingAllocation retrying;  // the server waits for as many answers
+      const RetryingAllocation retrying;  // the server expects that many answers
       responses.resize(execution->requests.size());
     }
     for (size_t i = 0; i < responses.size(); ++i) {
@@ -43,7 +43,7 @@ class FunctionModel::Call final : public Instance {
     for (size_t i = 0; i < responses.size(); ++i) {
       model_.listener_->OnResponse(*this, *execution->requests[i], std::move(responses[i]), true, times);
     }
-    // With it the inputs, which go back to the server with the answer.
+    // Releases the inputs too, so that they return to the server with the answer.
     execution = nullptr;
     model_.listener_->OnDelivered(*this);
   }

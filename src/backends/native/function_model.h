@@ -1,5 +1,5 @@
-// FunctionModel: in a native worker, a function of tensors as a model, so that its calls come and are answered as
-// executions. Its other end is a NativeFunction.
+// FunctionModel: a function of tensors as a model, in a native worker. Its calls arrive as executions;
+// NativeFunction is the other end.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ namespace braid {
 
 class FunctionModel final : public BackendModel {
  public:
-  // Any thread, several calls at once.
+  // Called from any thread, and by several at once.
   using Function = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)>;
 
-  // As many instances as there are calls at once.
+  // Has one instance for each concurrent call.
   FunctionModel(Function function, size_t most_calls);
   ~FunctionModel() override;
 
-  // Nothing asks for it: inputs come from the server.
+  // Unused: inputs come from the server.
   BufferAllocator& input_allocator() override { return heap_; }
   std::vector<Instance*> instances() override;
   Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
-  // Waits for the calls that run, however long they take.
+  // Waits for running calls, without a time limit.
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override { return {true, {}}; }
 

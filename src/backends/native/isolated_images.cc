@@ -9,8 +9,8 @@
 namespace braid {
 namespace {
 
-// A call: the encoded bytes, in a tensor that is called as texts of errors call the image, and the target. What comes back
-// are the pixels, of shape [height, width, channels].
+// A call has two inputs: the encoded bytes, in a tensor named like the image in error texts, and the target.
+// The output is the pixels, of shape [height, width, channels].
 Tensor TargetTensor(const ImageTarget& target) {
   const std::vector<int64_t> numbers = {target.height.min, target.height.max, target.width.min,
                                         target.width.max, target.gray ? 1 : 0};
@@ -86,7 +86,7 @@ Result<std::unique_ptr<DecodedImage>> IsolatedImageCodec::Decode(std::string_vie
   inputs.push_back(TargetTensor(target));
   auto outputs = (*worker)->Call(std::move(inputs));
   if (!outputs.ok()) {
-    // Faults are what decoding says of the image; the rest is of the worker.
+    // A fault is an error of the image; other errors are the worker's.
     return outputs.status().fault() != Fault{} ? outputs.status() : failed(outputs.status().message());
   }
   if (outputs->size() != 1) return failed("the worker gave no pixels");

@@ -1,4 +1,5 @@
-// Images that a native worker decodes (--isolate=images): a worker for the whole server, started with the first image.
+// Image decoding in a native worker (--isolate=images): one worker for the whole server, started with the
+// first image.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,18 @@
 
 namespace braid {
 
-// The server's end. A worker that dies with an image fails that image's request with kInternalError; the image may be what
-// has ended it.
+// The server's end. If a worker dies with an image, that image's request fails with kInternalError: the image
+// may have crashed the worker.
 class IsolatedImageCodec final : public ImageCodec {
  public:
-  // `library` as of OpenCvCodec; `most_images` are decoded at once. `workers` outlives this.
+  // `library`: as for OpenCvCodec; at most `most_images` are decoded at once. `workers` outlives this.
   IsolatedImageCodec(NativeWorkers& workers, std::string library, uint32_t most_images);
   ~IsolatedImageCodec() override;
 
   Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
                                                const std::string& name) override;
 
-  // Of the worker, once there is one. Any thread.
+  // The report of the worker; nullopt before the first image. Any thread.
   std::optional<InstanceReport> report() const BRAID_EXCLUDES(mutex_);
 
  private:
@@ -35,10 +36,10 @@ class IsolatedImageCodec final : public ImageCodec {
   const std::string library_;
   const uint32_t most_images_;
   mutable Mutex mutex_;
-  std::unique_ptr<NativeFunction> function_ BRAID_GUARDED_BY(mutex_);  // constant once there is one
+  std::unique_ptr<NativeFunction> function_ BRAID_GUARDED_BY(mutex_);  // constant once made
 };
 
-// The worker's end. `memory` is where pixels are written to, and outlives the function.
+// The worker's end. Pixels are written to `memory`, which outlives the function.
 FunctionModel::Function ImageFunction(const std::string& library, BufferAllocator& memory);
 
 }  // namespace braid

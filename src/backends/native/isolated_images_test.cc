@@ -27,7 +27,7 @@ std::string Picture() {
 
 class IsolatedImages : public ::testing::Test {
  protected:
-  // The size, and the pixels.
+  // Returns the size and the pixels of a decoded image.
   static std::pair<ImageSize, std::vector<uint8_t>> Pixels(ImageCodec& codec, const std::string& image,
                                                            const ImageTarget& target) {
     auto decoded = codec.Decode(image, target, "image 0");

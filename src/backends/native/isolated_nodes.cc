@@ -11,7 +11,7 @@ namespace {
 
 class IsolatedNode final : public CustomNodeCode {
  public:
-  // `known`: why the node cannot say what it takes and gives; there is no function then.
+  // `known`: the error of asking the node for its inputs and outputs; `function` is then null.
   IsolatedNode(std::string where, Status known, std::unique_ptr<NativeFunction> function)
       : where_(std::move(where)), known_(std::move(known)), function_(std::move(function)) {}
 
@@ -27,7 +27,7 @@ class IsolatedNode final : public CustomNodeCode {
     BRAID_RETURN_IF_ERROR(known_);
     Result<std::vector<Tensor>> outputs = function_->Call(inputs);
     if (outputs.ok() || outputs.status().fault() != Fault{}) return outputs;
-    // The worker's, not the library's.
+    // An error of the worker, not of the library.
     return FaultError(Fault::kNodeLibraryExecutionFailed, where_ + ": " + outputs.status().message());
   }
 
@@ -74,7 +74,7 @@ class IsolatedLibrary final : public CustomNodeLibrary {
       case Fault::kNodeLibraryMetadataFailed:
       case Fault::kNodeLibraryOutputsCorrupted:
       case Fault::kNodeLibraryOutputsCorruptedCount:
-        // Of what it takes and gives, which its user asks for next.
+        // Reported when the caller asks for the node's inputs and outputs, which it does next.
         return std::shared_ptr<const CustomNodeCode>(
             std::make_shared<IsolatedNode>(std::move(where), function.status(), nullptr));
       case Fault{}:

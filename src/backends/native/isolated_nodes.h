@@ -1,4 +1,4 @@
-// Libraries of custom nodes that run in native workers (--isolate=custom-nodes): a worker for each node that uses one.
+// Libraries of custom nodes in native workers (--isolate=custom-nodes): one worker for each node.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,11 @@
 
 namespace braid {
 
-// As CustomNodeLibrary::Open(), in a worker that ends with it; the server does not load the library. Nodes are started by
-// CodeFor(), each in a worker of its own, where up to `most_calls` of its executions run at once. What a library keeps in
-// variables of its own is not shared between nodes then. An execution that its worker dies with fails with
-// kNodeLibraryExecutionFailed. `workers` outlives the library and its nodes. Errors: as of Open(); the worker died.
+// Checks the library as CustomNodeLibrary::Open() does, in a worker that ends afterwards; the server does not
+// load the library. CodeFor() starts each node in its own worker, with up to `most_calls` executions at once.
+// So nodes do not share the library's global variables. If a worker dies, its executions fail with
+// kNodeLibraryExecutionFailed. `workers` outlives the library and its nodes. Errors: those of Open(); the
+// worker died.
 Result<std::shared_ptr<const CustomNodeLibrary>> OpenIsolatedLibrary(NativeWorkers& workers,
                                                                      const std::string& name,
                                                                      const std::string& path,

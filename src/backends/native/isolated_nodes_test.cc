@@ -46,7 +46,7 @@ class IsolatedNodes : public ::testing::Test {
     BRAID_ASSIGN_OR_RETURN(const auto library, Open(NodePath("faulty_node")));
     return library->CodeFor("n", {{"fault", fault}, {"addend", "0.5"}});
   }
-  // What the same node says inside this process.
+  // Returns the status of the same node inside this process.
   static Status StatusInside(const std::string& fault) {
     auto library = CustomNodeLibrary::Open("l", NodePath("faulty_node"));
     auto code = (*library)->CodeFor("n", {{"fault", fault}});
@@ -75,7 +75,7 @@ TEST_F(IsolatedNodes, AnswersAsInsideTheServer) {
   }
   EXPECT_EQ((*code)->Outputs()->size(), expected->size());
 
-  // Of many sizes: some travel in the message, some in memory of their own.
+  // Of several sizes: some travel in the message, some in their own memory.
   for (const size_t size : {1, 100, 100'000}) {
     const auto outputs = (*code)->Execute({Floats(std::vector<float>(size, 2))});
     ASSERT_TRUE(outputs.ok()) << outputs.status();
@@ -146,7 +146,7 @@ TEST_F(IsolatedNodes, ACrashCostsItsExecutionAlone) {
     const Status crashed = code->Execute({Floats({666})}).status();
     EXPECT_EQ(crashed.fault(), Fault::kNodeLibraryExecutionFailed);
     EXPECT_THAT(crashed.message(), HasSubstr("library 'l', node 'n': Stub process 'n' is not healthy."));
-    // Those that come meanwhile wait.
+    // Calls that arrive during the restart wait.
     const auto outputs = code->Execute({Floats({1})});
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     EXPECT_THAT(Values((*outputs)[1]), ElementsAre(1.5));

@@ -12,7 +12,7 @@ namespace braid {
 namespace {
 
 constexpr int64_t kStopNs = 10'000'000'000;
-// As InstancePool has it.
+// The same as in InstancePool.
 constexpr int kMostReturns = 3;
 
 }  // namespace
@@ -85,7 +85,7 @@ Result<std::vector<Tensor>> NativeFunction::Call(std::vector<Tensor> inputs) {
         break;
       }
       execution->compute_start_ns = SteadyNowNs();
-      // With the lock, so that none comes after a stop. It calls no listener from within.
+      // Holds the lock, so that no execution follows a stop. Execute() calls no listener directly.
       instances_[index]->Execute(std::move(execution));
       while (!slot.response && slot.unstarted == nullptr) slot.ended.Wait(mutex_);
       if (slot.response) {

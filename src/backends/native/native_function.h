@@ -1,9 +1,9 @@
-// NativeFunction: a function of tensors that a native worker runs, as a call that blocks.
+// NativeFunction: a blocking call of a function of tensors in a native worker.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto function, NativeFunction::Load(workers, "resize", task));
 //   BRAID_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, function->Call(inputs));
 //
-// A worker that dies fails the calls that it had begun, and is started anew; others wait for that.
+// If a worker dies, the calls that it had begun fail, and it is restarted; other calls wait for the restart.
 #pragma once
 
 #include <cstddef>
@@ -23,32 +23,32 @@ namespace braid {
 
 class NativeFunction final : private ExecutionListener {
  public:
-  // Starts a worker for the task, where up to `task.most_calls` calls run at once and others wait; blocks. `workers` outlives
-  // this. Errors: those of loading; the worker died.
+  // Starts a worker for the task; blocks. The worker runs up to `task.most_calls` calls at once, and others
+  // wait. `workers` outlives this. Errors: those of loading; the worker died.
   static Result<std::unique_ptr<NativeFunction>> Load(NativeWorkers& workers, const std::string& name,
                                                       const NativeTask& task);
-  // Stops it, if that was not done. REQUIRES: no call runs.
+  // Stops the worker if Stop() was not called. REQUIRES: no call runs.
   ~NativeFunction() override;
 
-  // Ends the worker, at `deadline_ns` (SteadyNowNs()) by force; calls that still run then fail, and so do those that come.
+  // Ends the worker, at `deadline_ns` (SteadyNowNs()) by force. Running and later calls fail.
   void Stop(int64_t deadline_ns);
 
   const NativeAnswer& answer() const { return answer_; }
 
-  // Any thread; blocks for as long as the function takes. Inputs are read in place where they lie in memory that a worker
-  // gave or that comes from input_allocator(), and copied once otherwise. Errors: those of the function; INTERNAL when the
-  // worker has died with the call; UNAVAILABLE when there is no worker for NativeWorkers::Options::outage_wait_ns, or several
-  // have died before they began with the call.
+  // Calls the function. Any thread; blocks while the function runs. Inputs in memory from a worker or from
+  // input_allocator() are read in place; others are copied once. Errors: those of the function; INTERNAL when
+  // the worker died with the call. UNAVAILABLE when no worker was available for
+  // NativeWorkers::Options::outage_wait_ns, or when several workers died before they began the call.
   Result<std::vector<Tensor>> Call(std::vector<Tensor> inputs);
-  // Of its worker. Any thread; does not block.
+  // The report of the worker. Any thread; does not block.
   InstanceReport report() const { return model_->report(); }
-  // Where inputs are best written to.
+  // The preferred memory for inputs.
   BufferAllocator& input_allocator() { return model_->input_allocator(); }
 
  private:
-  // One that may run; calls have the index of the instance that runs them.
+  // A place for a running call, with the index of its instance.
   struct Slot {
-    // What has become of it: nothing yet, a response, or the execution that no worker has begun.
+    // At the end: a response, or the execution that no worker has begun.
     std::optional<InferenceResponse> response;
     std::unique_ptr<Execution> unstarted;
     CondVar ended;
@@ -57,7 +57,7 @@ class NativeFunction final : private ExecutionListener {
   NativeFunction(std::unique_ptr<NativeModel> model, size_t most_calls, int64_t outage_wait_ns);
 
   Slot& SlotOf(const Instance& instance) BRAID_REQUIRES(mutex_);
-  // Waits until there is a worker. Errors: UNAVAILABLE.
+  // Waits until a worker is available. Errors: UNAVAILABLE.
   Status AwaitWorker() BRAID_REQUIRES(mutex_);
 
   // ExecutionListener.
@@ -73,12 +73,12 @@ class NativeFunction final : private ExecutionListener {
   std::vector<Instance*> instances_;
 
   Mutex mutex_;
-  CondVar changed_;  // a slot is free, or there is a worker
+  CondVar changed_;  // a slot is free, or a worker is available
   std::vector<Slot> slots_ BRAID_GUARDED_BY(mutex_);
   std::vector<size_t> free_ BRAID_GUARDED_BY(mutex_);
   bool available_ BRAID_GUARDED_BY(mutex_) = true;
   bool stopped_ BRAID_GUARDED_BY(mutex_) = false;
-  const std::unique_ptr<NativeModel> model_;  // ends before what it calls
+  const std::unique_ptr<NativeModel> model_;  // destroyed first: it calls this listener
 };
 
 }  // namespace braid

@@ -30,7 +30,7 @@ class NativeCalculatorsTest : public ::testing::Test {
   NativeWorkers& workers_ = test_workers_.Make();
 };
 
-// The worker of these tests has one such library.
+// The test worker has one such library.
 TEST_F(NativeCalculatorsTest, TheWorkersProgramOpensThem) {
   auto function = NativeFunction::Load(workers_, "l", Task("twice.so"));
   ASSERT_TRUE(function.ok()) << function.status();

@@ -1,4 +1,4 @@
-// NativeInstance: one instance of a NativeModel, which all instances of the model share a worker with.
+// NativeInstance: one instance of a NativeModel; all instances of the model share one worker.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ class NativeModel;
 
 class NativeInstance final : public Instance {
  public:
-  // The model outlives it; `index` is its place among the model's instances.
+  // `model` outlives the instance; `index` is its position among the model's instances.
   NativeInstance(NativeModel& model, uint32_t index, std::string name, bool passive)
       : model_(model), index_(index), name_(std::move(name)), passive_(passive) {}
 
@@ -32,7 +32,7 @@ class NativeInstance final : public Instance {
   const uint32_t index_;
   const std::string name_;
   const bool passive_;
-  std::atomic<uint64_t> executions_{0};  // that have ended
+  std::atomic<uint64_t> executions_{0};  // finished ones
 };
 
 }  // namespace braid

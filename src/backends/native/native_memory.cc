@@ -12,10 +12,11 @@
 namespace braid {
 namespace {
 
-// A segment is on its way when a message names it; it is the thread that takes segments that has not run yet.
+// A message may name a segment before the thread that takes segments has run, so Take() waits for it.
 constexpr int64_t kArrivalNs = 30'000'000'000;
 constexpr int kSocketWaitMs = 1000;
-// The server takes a block for alone in its segment from this size on, when it fills three fourths of it (WorkerMemory).
+// From this size on the server treats a block as alone in its segment, if it fills three fourths of it
+// (WorkerMemory).
 constexpr size_t kLargestAmongOthers = size_t{64} << 10;
 
 bool LooksAlone(const Buffer& buffer, const Segment& segment) {
@@ -25,7 +26,7 @@ bool LooksAlone(const Buffer& buffer, const Segment& segment) {
 
 }  // namespace
 
-// Memory of the server's, which others may see too.
+// Memory of the server, which other processes may also see.
 class NativeMemory::Borrowed final : public BufferOwner, public SharedBytes {
  public:
   Borrowed(NativeMemory& memory, std::shared_ptr<Segment> segment, const MemoryHandle& handle)
@@ -34,7 +35,7 @@ class NativeMemory::Borrowed final : public BufferOwner, public SharedBytes {
 
  private:
   NativeMemory& memory_;
-  const std::shared_ptr<Segment> segment_;  // shared: it stays mapped when the server retires it
+  const std::shared_ptr<Segment> segment_;  // shared: stays mapped after the server retires it
   const MemoryHandle handle_;
 };
 
@@ -96,7 +97,7 @@ Status NativeMemory::Announce(const Segment& segment) {
   if (announced_.contains(segment.id())) return OkStatus();
   Status sent = channel_.SendSegment(segment, segment.id());
   if (!sent.ok()) {
-    // The server takes segments while it reads messages; it may be behind.
+    // The server takes segments while it reads messages; the socket may be full until then.
     pollfd socket{channel_.socket(), POLLOUT, 0};
     poll(&socket, 1, kSocketWaitMs);
     sent = channel_.SendSegment(segment, segment.id());
@@ -113,14 +114,14 @@ Status NativeMemory::Place(const Buffer& buffer, bool part, TensorMessage& tenso
   }
   Buffer lent = buffer;
   std::shared_ptr<Segment> segment = SegmentOf(lent);
-  // The server would hand on what seems to be alone there, and with it what lies behind.
+  // The server would lend the whole segment on, and with it the bytes behind the buffer.
   if (segment && part && LooksAlone(lent, *segment)) segment = nullptr;
   if (!segment) {
     BRAID_ASSIGN_OR_RETURN(lent, outputs_.Allocate(buffer.size()));
     std::memcpy(lent.mutable_data(), buffer.data(), buffer.size());
     segment = static_cast<SegmentBlock*>(lent.owner())->segment();
   } else if (LooksAlone(lent, *segment) && dynamic_cast<SegmentBlock*>(lent.owner()) == nullptr) {
-    // A tensor of OpenVINO's own that has shrunk has an earlier one behind it.
+    // A shrunk OpenVINO tensor still has an earlier one behind it.
     std::memset(segment->base() + lent.size(), 0, segment->size() - lent.size());
   }
   tensor.place = Place::kSenderMemory;
@@ -134,7 +135,7 @@ Status NativeMemory::Place(const Buffer& buffer, bool part, TensorMessage& tenso
 
 void NativeMemory::Unplace(const TensorMessage& tensor) {
   if (tensor.place != Place::kSenderMemory) return;
-  Buffer freed;  // goes after the lock
+  Buffer freed;  // freed after the lock is released
   MutexLock lock(mutex_);
   const auto found = lent_.find({tensor.handle.segment, tensor.handle.offset});
   if (found == lent_.end() || --found->second.times > 0) return;
@@ -146,7 +147,7 @@ bool NativeMemory::OnRelease(std::span<const std::byte> message) {
   ReleaseMessage release;
   if (!Decode(message, release)) return false;
   for (const MemoryHandle& handle : release.handles) {
-    Buffer freed;  // goes after the lock
+    Buffer freed;  // freed after the lock is released
     MutexLock lock(mutex_);
     const auto found = lent_.find({handle.segment, handle.offset});
     if (found == lent_.end()) return false;
@@ -160,7 +161,7 @@ bool NativeMemory::OnRelease(std::span<const std::byte> message) {
 bool NativeMemory::has_to_trim() const {
   if (arena_ == nullptr) return false;
   MutexLock lock(mutex_);
-  // What the server gives back comes quietly: nothing wakes the reading thread for it.
+  // Memory that the server returns does not wake the reading thread, so it must check.
   return arena_->has_excess() || !lent_.empty();
 }
 
@@ -171,7 +172,7 @@ void NativeMemory::Trim() {
     MutexLock lock(mutex_);
     if (announced_.erase(id) == 0) continue;
     Encode(message, RetireSegmentMessage{id});
-    // A failure means that the server is gone, which the thread that takes segments sees to.
+    // A failure means that the server is gone; the thread that takes segments handles that.
     static_cast<void>(channel_.Send(message, true));
   }
   MutexLock lock(mutex_);

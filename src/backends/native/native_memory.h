@@ -1,7 +1,8 @@
-// NativeMemory: a native worker's end of the memory that it and the server lend each other, see ipc/messages.h.
+// NativeMemory: a native worker's end of the memory that it and the server lend each other; see
+// ipc/messages.h.
 //
-// Inputs are read where the server has put them; outputs that were written to outputs() go to the server as they are.
-// Any thread.
+// Inputs are read in the server's memory. Outputs written to outputs() go to the server without a copy. Any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -24,39 +25,41 @@ namespace braid {
 
 class NativeMemory {
  public:
-  // `channel` outlives it. It outlives all buffers that it has given out.
+  // `channel` outlives it, and it outlives all buffers that it has handed out.
   explicit NativeMemory(Channel& channel) : channel_(channel), outputs_(*this) {}
 
-  // Before anything is allocated: how much idle memory stays mapped.
+  // Sets how much idle memory stays mapped. REQUIRES: called before any allocation.
   void Configure(size_t keep_bytes);
-  // Where outputs are to be written. REQUIRES: Configure() was called.
+  // The memory for outputs. REQUIRES: Configure() was called.
   BufferAllocator& outputs() { return outputs_; }
 
-  // A segment of the server's has come, or it names one no more.
+  // A segment of the server has arrived, or the server has retired one. OnRetire() returns false for a
+  // malformed message.
   void AddSegment(std::shared_ptr<Segment> segment) { segments_.Add(std::move(segment)); }
   bool OnRetire(std::span<const std::byte> message);
-  // The bytes of an input. What lies in memory of the server is given back with the last share in it, by
-  // TakeReleases(). Waits for a segment that is on its way. Errors: INVALID_ARGUMENT when there is no such memory;
-  // UNAVAILABLE when there is none for a copy.
+  // Returns the bytes of an input. Memory of the server is returned with its last owner, by TakeReleases().
+  // Waits for a segment that has not arrived yet. Errors: INVALID_ARGUMENT for memory that does not exist;
+  // UNAVAILABLE when a copy cannot be allocated.
   Result<Buffer> Take(const TensorMessage& tensor);
-  // What the server is to be told of next.
+  // Takes the memory to return to the server with the next message.
   std::vector<MemoryHandle> TakeReleases();
 
-  // Says in `tensor` where the server finds the bytes of an output, which are held until it gives them back. Small ones
-  // stay where they are until the message is encoded. `part`: the buffer may be one of several that lie side by side.
-  // Errors: UNAVAILABLE when memory cannot be had or handed over.
+  // Describes in `tensor` where the server finds the bytes of an output, and keeps them until the server
+  // returns them. Small outputs are not kept: their bytes must stay valid until the message is encoded.
+  // `part`: the buffer may be one of several adjacent ones. Errors: UNAVAILABLE when memory cannot be
+  // allocated or handed over.
   Status Place(const Buffer& buffer, bool part, TensorMessage& tensor);
-  // Undoes Place() of what is not sent.
+  // Undoes Place() for a message that is not sent. OnRelease() returns false for a malformed message.
   void Unplace(const TensorMessage& tensor);
   bool OnRelease(std::span<const std::byte> message);
 
-  // Gives idle memory back to the system, and tells the server.
+  // Returns idle memory to the system, and notifies the server.
   void Trim();
-  // Whether Trim() is to be called again before long.
+  // Whether Trim() should be called again soon.
   bool has_to_trim() const;
 
  private:
-  // What is allocated is known by its address, whoever owns it then.
+  // Finds allocated memory by its address, since OpenVINO may wrap it in other owners.
   class Outputs final : public BufferAllocator {
    public:
     explicit Outputs(NativeMemory& memory) : memory_(memory) {}
@@ -73,21 +76,21 @@ class NativeMemory {
   };
 
   Status Announce(const Segment& segment) BRAID_REQUIRES(mutex_);
-  // The segment of outputs() that a buffer lies in, or null.
+  // Returns the segment of outputs() that a buffer lies in, or null.
   std::shared_ptr<Segment> SegmentOf(const Buffer& buffer);
   void Release(const MemoryHandle& handle);
 
   Channel& channel_;
-  SegmentMap segments_;  // the server's
+  SegmentMap segments_;  // the server's segments
   SegmentIds ids_;
   Outputs outputs_;
   std::unique_ptr<Arena> arena_;  // constant after Configure()
 
   mutable Mutex mutex_;  // a leaf lock
-  // Those of arena_, by where they begin, as long as they are there.
+  // Live segments of arena_, by start address.
   std::map<const std::byte*, std::weak_ptr<Segment>> made_ BRAID_GUARDED_BY(mutex_);
-  std::unordered_set<uint32_t> announced_ BRAID_GUARDED_BY(mutex_);  // those that the server knows
-  std::map<Key, Lent> lent_ BRAID_GUARDED_BY(mutex_);                // what the server holds
+  std::unordered_set<uint32_t> announced_ BRAID_GUARDED_BY(mutex_);  // segments known to the server
+  std::map<Key, Lent> lent_ BRAID_GUARDED_BY(mutex_);                // memory that the server holds
   std::vector<MemoryHandle> releases_ BRAID_GUARDED_BY(mutex_);
 };
 

@@ -28,13 +28,13 @@ class NativeMemoryTest : public testing::Test {
   }
   ~NativeMemoryTest() override { server_memory_->Abandon(); }
 
-  // As the thread of the worker that takes segments.
+  // Plays the worker's thread that takes segments.
   void TakeSegments() {
     for (auto segment = worker_->ReceiveSegment(false).value(); segment != nullptr;
          segment = worker_->ReceiveSegment(false).value())
       memory_->AddSegment(segment);
   }
-  // An input of the server's, as it is named to the worker.
+  // Lends an input of the server; returns the message for the worker.
   TensorMessage Lend(const Buffer& buffer) {
     TensorMessage tensor;
     WorkerMemory::Loan loan(*server_memory_);
@@ -63,7 +63,7 @@ class NativeMemoryTest : public testing::Test {
     WorkerMemory::Returned returned;
     return server_memory_->Take(tensor, returned).value();
   }
-  // As the worker's reading thread.
+  // Plays the worker's reading thread.
   void Hear() {
     std::vector<std::byte> message;
     while (worker_->Receive(message, 0) == Channel::Outcome::kMessage) {
@@ -165,7 +165,7 @@ TEST_F(NativeMemoryTest, PartsOfOneBlockAreLentEachByItself) {
   Buffer whole = OutputOf(kLarge, 'x');
   Buffer first = AsServer(Place(whole.Slice(0, kLarge / 2), true));
   Buffer second = AsServer(Place(whole.Slice(kLarge / 2, kLarge / 2), true));
-  // One more share of the same bytes.
+  // A second owner of the same bytes.
   Buffer again = AsServer(Place(whole.Slice(kLarge / 2, kLarge / 2), true));
   const std::byte* const data = whole.data();
   whole = {};

@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// For a model that was loaded and is not wanted.
+// The deadline for stopping a model that was loaded but is not used.
 constexpr int64_t kStopUnusedNs = 10'000'000'000;
 
 bool IsUnwanted(const Execution& execution) {
@@ -53,7 +53,7 @@ NativeModel::~NativeModel() {
 Result<NativeAnswer> NativeModel::Load() {
   BRAID_RETURN_IF_ERROR(host_.StartAndWait());
   loaded_ = true;
-  // Written by the host's thread before it has said that it started; by that alone.
+  // The host's thread wrote it before it reported the start; no other thread writes it.
   return DecodeAnswer(first_answer_);
 }
 
@@ -94,7 +94,7 @@ void NativeModel::Describe(const NativeInstance& instance, InstanceReport& repor
   const Readiness now = readiness();
   report.ready = now.ready;
   report.reason = now.reason;
-  // The worker is told of once, so that its memory is not counted for each instance.
+  // Describes the worker once, so that its memory is not counted for each instance.
   if (instance.index() == 0) host_.Describe(report);
 }
 
@@ -130,7 +130,7 @@ Status NativeModel::Send(const Running& running, const Execution& execution) {
       tensor.type = input.type;
       tensor.custom_type = input.custom_type;
       tensor.shape = input.shape;
-      // The worker writes to no input.
+      // Workers do not write to inputs.
       BRAID_RETURN_IF_ERROR(loan.Lend(input.data, false, tensor));
     }
   }
@@ -206,7 +206,7 @@ Status NativeModel::HandleExecuted(const NativeExecutedMessage& message) {
 
 Status NativeModel::OnMessage(const std::vector<std::byte>& message) {
   NativeExecutedMessage executed;
-  // One that has not loaded its model has nothing to answer.
+  // A worker that has not loaded its model has no executions to answer.
   if (link_.channel == nullptr || TypeOf(message) != MessageType::kNativeExecuted ||
       !Decode(message, executed))
     return WorkerConversation::Malformed();

@@ -1,8 +1,8 @@
-// NativeModel: a model that a native worker runs: one process with all of its instances, and the thread "brd-native" that
-// starts it, receives from it, and starts it anew when it has died.
+// NativeModel: a model in a native worker: one process with all instances of the model. The thread
+// "brd-native" starts the worker, receives its messages, and restarts it when it dies.
 //
-// A worker that dies fails the requests that it had begun or that waited there for an instance; those that it had not
-// read yet come back to the scheduler. Requests are answered on the model's thread.
+// If a worker dies, requests fail that it had begun, or that were queued there for an instance. Requests that
+// it had not read yet return to the scheduler. Responses are sent on the model's thread.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,17 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
     bool passive = false;
   };
 
-  // `facts` are of its task; NativeWorkers has them. `files` owns the temporary files that the
-  // model is read from; null: there are none. The references outlive the model and its buffers.
+  // `facts` come from NativeWorkers. `files` owns temporary files of the model; null: there are none. The
+  // references outlive the model and its buffers.
   NativeModel(WorkerFacts facts, const WorkerServices& services, WorkerSpawner& spawner,
               const Arena::Options& arena, std::shared_ptr<const void> files);
-  // Ends the worker, if it was loaded and not stopped.
+  // Stops a worker that is still running.
   ~NativeModel() override;
 
-  // Starts the worker, and blocks until it has loaded the model. Once, before anything else. Errors: those of loading,
-  // as the server itself would have them; the worker died.
+  // Starts the worker, and blocks until it has loaded the model. Errors: those of loading inside the server;
+  // the worker died. REQUIRES: called once, before any other method.
   Result<NativeAnswer> Load();
-  // Once, after Load(). REQUIRES: as many as the worker has.
+  // Adds as many instances as the worker has. REQUIRES: called once, after Load().
   void AddInstances(const std::vector<InstanceName>& names);
 
   BufferAllocator& input_allocator() override { return arena_; }
@@ -47,10 +47,10 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;
 
-  // For its instances.
+  // For the instances.
   void Execute(NativeInstance& instance, std::unique_ptr<Execution> execution);
   void Describe(const NativeInstance& instance, InstanceReport& report) const;
-  // Of its one process, and all of its instances together. Any thread.
+  // The report of the process and all of its instances together. Any thread.
   InstanceReport report() const;
 
  private:
@@ -60,7 +60,7 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
   Status OnMessage(const std::vector<std::byte>& message) override;
   int64_t OnRound(int64_t now_ns) override;
   void OnIdle() override { host_.TrimArena(); }
-  // There is no user code in it that could call.
+  // A native worker runs no user code, so it makes no calls.
   WorkerConversation::Origin OriginOf(const CallMessage&) override { return {}; }
   std::shared_ptr<const CallChain> ForkedChain() override { return nullptr; }
 
@@ -74,8 +74,8 @@ class NativeModel final : public BackendModel, private ExecutionsInFlight {
   const std::shared_ptr<const void> files_;  // shared with its ModelLocation; null: there are none
   Arena arena_;
   std::vector<std::unique_ptr<NativeInstance>> instances_;
-  bool loaded_ = false;       // the worker is to be stopped
-  std::string first_answer_;  // of the worker that was loaded first; the host's thread's own
+  bool loaded_ = false;       // the worker runs and must be stopped
+  std::string first_answer_;  // of the first worker; used by the host's thread only, after the start
 
   std::vector<std::byte> encoded_ BRAID_GUARDED_BY(mutex_);
   NativeExecuteMessage outgoing_ BRAID_GUARDED_BY(mutex_);

@@ -13,7 +13,7 @@ namespace braid {
 
 // --- What travels of the types that are more than their fields
 
-// The worker needs neither the policy of versions nor what makes the entry a graph's.
+// The worker needs neither the version policy nor the fields of graphs.
 template <class Visit>
 void Fields(const Visit& visit, OvmsModelConfig& config) {
   visit(config.name, config.base_path, config.batch_size, config.shapes, config.layouts, config.nireq,
@@ -39,7 +39,7 @@ constexpr NativeTask::Kind LastOf(NativeTask::Kind) { return NativeTask::Kind::k
 namespace {
 
 constexpr auto kLastFault = static_cast<uint8_t>(Fault::kRestContentsFieldNotEmpty);
-// Instances of one model; OpenVinoRuntime makes no more.
+// Instances of one model; OpenVinoRuntime has the same limit.
 constexpr int kMostInstances = 1024;
 
 template <class... T>
@@ -50,7 +50,7 @@ std::string EncodeText(const T&... values) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// False when the text is not one of such values.
+// Returns false for a malformed text.
 template <class... T>
 bool DecodeText(std::string_view text, T&... values) {
   WireReader in(std::as_bytes(std::span(text)));

@@ -1,5 +1,5 @@
-// What a native worker is to do (NativeTask), and what it answers (NativeAnswer), as texts of LoadMessage::model_config and
-// LoadedMessage::auto_completed_config. See ipc/native_messages.h.
+// The task of a native worker (NativeTask) and the worker's answer (NativeAnswer). They travel as text, in
+// LoadMessage::model_config and LoadedMessage::auto_completed_config; see ipc/native_messages.h.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ namespace braid {
 
 struct NativeTask {
   enum class Kind : uint8_t {
-    kConfigModel,   // load a model of a config.json, then run its executions
-    kTritonModel,   // load a model of a Triton repository, then run its executions
-    kTritonConfig,  // complete its configuration, and end
-    kExtension,     // see whether the extension can be used, and end
-    kNodeLibrary,   // see whether the library of custom nodes can be used, and end
-    kNode,          // run a custom node: the calls of its execute
+    kConfigModel,   // load a model of a config.json and run its executions
+    kTritonModel,   // load a model of a Triton repository and run its executions
+    kTritonConfig,  // complete a Triton configuration, and end
+    kExtension,     // check the extension, and end
+    kNodeLibrary,   // check the library of custom nodes, and end
+    kNode,          // run the executions of a custom node
     kImages,        // decode images
-    kCalculators,   // run calls of a library of calculators
+    kCalculators,   // run calls of a calculator library
   };
   Kind kind = Kind::kConfigModel;
-  // OpenVinoBackend::Options.
+  // As in OpenVinoBackend::Options.
   std::string cache_directory = {};
   std::string cpu_extension = {};
   bool smaller_types = true;
-  // The model: those of OpenVinoBackend::Load(), or of Create() and AutoComplete().
+  // The model: as for OpenVinoBackend::Load(), or for Create() and AutoComplete().
   OvmsModelConfig ovms_config = {};
   inference::ModelConfig triton_config = {};
   std::string model_path = {};
   std::string version_path = {};
   std::string model_file = {};
   int64_t version = 1;
-  // The library of custom nodes, and the node: those of CustomNodeLibrary::Open() and CodeFor(). Of kImages the path alone,
-  // which is that of ImageCodec's library; of kCalculators the first two.
+  // The library of custom nodes, and the node: as for CustomNodeLibrary::Open() and CodeFor(). kImages uses
+  // only library_path, for ImageCodec's library; kCalculators uses library_name and library_path.
   std::string library_name = {};
   std::string library_path = {};
   std::string node = {};
   std::vector<std::pair<std::string, std::string>> params = {};
-  // Of kNode, kImages and kCalculators: how many calls run at once, from 1 to kMostNativeCalls.
+  // kNode, kImages and kCalculators: the number of concurrent calls, from 1 to kMostNativeCalls.
   uint32_t most_calls = 1;
 };
 inline constexpr uint32_t kMostNativeCalls = 1024;
@@ -54,13 +54,13 @@ std::string EncodeTask(const NativeTask& task);
 Result<NativeTask> DecodeTask(std::string_view text);
 
 struct NativeAnswer {
-  // Why the task could not be done; the rest is empty then.
+  // The error of the task; the other fields are then empty.
   Status status = {};
   // kConfigModel: OpenVinoBackend::LoadedModel::info, with its configuration.
   ServableInfo info = {};
-  // kTritonConfig: the completed one.
+  // kTritonConfig: the completed configuration.
   inference::ModelConfig config = {};
-  // kNode: what the node takes and gives; of type kInvalid where it does not say.
+  // kNode: its inputs and outputs; of type kInvalid where the node declares none.
   std::vector<TensorSpec> node_inputs = {};
   std::vector<TensorSpec> node_outputs = {};
   // kCalculators: their names.
@@ -68,11 +68,11 @@ struct NativeAnswer {
 };
 
 std::string EncodeAnswer(const NativeAnswer& answer);
-// A worker is not trusted: all numbers are checked, but not what the model's own words (names, shapes) say. Errors:
-// INVALID_ARGUMENT.
+// Decodes the answer of a worker, which is not trusted. All numbers are checked, but not the model's own
+// texts (names, shapes). Errors: INVALID_ARGUMENT.
 Result<NativeAnswer> DecodeAnswer(std::string_view text);
 
-// The status that a worker says, with its fault. Errors: a fault that there is not, as INTERNAL.
+// Returns the status that a worker reports, with its fault. An unknown fault becomes INTERNAL.
 Status StatusOf(StatusCode code, uint8_t fault, std::string_view text);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// What a native worker answers to its task.
+// Decodes arbitrary bytes as the answer of a native worker.
 #include "backends/native/native_task.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

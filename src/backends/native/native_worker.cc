@@ -32,10 +32,10 @@ constexpr int64_t kTrimIntervalNs = kSecondNs;
 constexpr int64_t kForeverNs = 3600 * kSecondNs;
 constexpr int64_t kFamilyNs = 5 * kSecondNs;
 constexpr int64_t kDrainNs = kSecondNs;
-// What runs at the end is waited for: the server ends the process when it has no more time.
+// Running executions may finish: the server kills the process after its own deadline.
 constexpr int64_t kLastRunsNs = 365 * 24 * 3600 * kSecondNs;
 
-// What is logged here goes to the server's log.
+// Sends log lines to the server's log.
 class LogSender final : public LogObserver {
  public:
   explicit LogSender(Channel& channel) : channel_(channel) {}
@@ -71,23 +71,23 @@ class NativeWorker final : private ExecutionListener {
         memory_(*channel_),
         log_sender_(*channel_) {}
 
-  // Errors: the server broke the rules, or there is no memory.
+  // Errors: the server sent malformed messages, or memory ran out.
   Status Run();
 
  private:
-  // What an instance has ended with, until all of it is told.
+  // The result of an execution, until its answer is sent.
   struct Ended {
     std::deque<uint64_t> handed_over;  // ids of executions, in the order in which they end
     ExecutionTimes times;
     std::vector<InferenceResponse> responses;
   };
 
-  // Takes segments; ends the process when the server is gone.
+  // Receives segments; ends the process when the server is gone.
   void Watch();
-  // Errors: as of Run(). `ended`: the server wants no more.
+  // Errors: as of Run(). Sets `ended` when the server asked for the end.
   Status Handle(const std::vector<std::byte>& message, bool& ended);
   Status Load(const std::vector<std::byte>& message, bool& ended);
-  // Errors: why the task could not be done, in the answer as well.
+  // Errors: the reason why the task failed; it is also in the answer.
   Status Do(const NativeTask& task, NativeAnswer& answer);
   Status DoOpenVino(const NativeTask& task, NativeAnswer& answer);
   Status LoadNode(const NativeTask& task, NativeAnswer& answer);
@@ -104,7 +104,7 @@ class NativeWorker final : private ExecutionListener {
   void OnDelivered(Instance& instance) override;
   void OnResponse(Instance& instance, InferenceRequest& request, std::optional<InferenceResponse> response,
                   bool final, const ExecutionTimes& times) override;
-  // An infer request neither gives requests back nor dies.
+  // An infer request does not die, and returns no requests.
   void OnRescheduled(Instance&, std::unique_ptr<InferenceRequest>) override {}
   void OnUnstarted(Instance&, std::vector<std::unique_ptr<Execution>>) override {}
   void OnAvailability(Instance&, bool) override {}
@@ -116,11 +116,12 @@ class NativeWorker final : private ExecutionListener {
   std::unique_ptr<Logger> log_;
   bool loaded_ = false;
   std::unique_ptr<OpenVinoBackend> backend_;
-  std::unique_ptr<BackendModel> model_;  // null when the task is not to run anything
+  std::unique_ptr<BackendModel> model_;  // null when the task runs nothing
   std::vector<Instance*> instances_;
 
   Mutex mutex_;
-  // One for each instance; but for `handed_over` owned by the thread that talks to the listener for it.
+  // One for each instance. `handed_over` is guarded by mutex_; the thread that calls the listener owns the
+  // rest.
   std::vector<Ended> ended_;
 };
 
@@ -128,10 +129,10 @@ void NativeWorker::Watch() {
   while (true) {
     Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
     if (!received.ok()) {
-      // The usual end of it is that the server is gone, which is nothing to talk about.
+      // Usually the server has just ended, which is not worth a log line.
       if (received.status().code() != StatusCode::kUnavailable)
         ReportFault("native worker", received.status());
-      // Without a server nobody else ends what a library has started.
+      // Without a server, only this ends processes that a library has started.
       if (const auto family = ProcessFamily::Own()) family->End(kFamilyNs);
       _exit(1);
     }
@@ -159,7 +160,7 @@ Status NativeWorker::Run() {
         return InvalidArgumentError("the server wrote nonsense into the channel");
     }
   }
-  // Receiving is what hears of room for what still waits.
+  // Receiving also finishes pending sends when the server makes room.
   const int64_t deadline = SteadyNowNs() + kDrainNs;
   while (SteadyNowNs() < deadline) {
     channel_->Flush();
@@ -192,7 +193,8 @@ Status NativeWorker::Load(const std::vector<std::byte>& message, bool& ended) {
   if (loaded_ || !Decode(message, load)) return Malformed();
   loaded_ = true;
   memory_.Configure(load.arena_keep_bytes);
-  // Before that the server opens what it looks at in this process; other processes of its user look at nothing.
+  // Closes this process to other processes of the same user. The server has already opened the files that it
+  // needs.
   prctl(PR_SET_DUMPABLE, 0);
   BRAID_ASSIGN_OR_RETURN(const NativeTask task, DecodeTask(load.model_config));
   const std::string name(load.model_name);
@@ -281,7 +283,7 @@ Status NativeWorker::DoOpenVino(const NativeTask& task, NativeAnswer& answer) {
       break;
     }
     default:
-      break;  // kExtension: the backend has looked at it
+      break;  // kExtension: the backend has checked it
   }
   return OkStatus();
 }
@@ -328,7 +330,7 @@ Status NativeWorker::Execute(const std::vector<std::byte>& message) {
 }
 
 void NativeWorker::Finalize() {
-  // What runs is answered first.
+  // Running executions are answered first.
   if (model_ != nullptr) model_->Stop(SteadyNowNs() + kLastRunsNs);
   std::vector<std::byte> message;
   EncodeBare(message, MessageType::kFinalized);
@@ -360,7 +362,8 @@ void NativeWorker::OnDelivered(Instance& instance) {
   ExecutionTimes times;
   std::vector<InferenceResponse> responses;
   {
-    // With the answer the server may send the instance the next, which another thread may run: it is handed over under this lock.
+    // After the answer, the server may send this instance its next execution, which may end on another
+    // thread. The lock hands the entry over to that thread.
     MutexLock lock(mutex_);
     id = ended.handed_over.front();
     ended.handed_over.pop_front();
@@ -397,7 +400,7 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
   message.infer_end_ns = times.infer_end_ns;
   message.output_end_ns = times.output_end_ns;
   message.responses.reserve(responses.size());
-  std::deque<Status> faults;  // which messages point into
+  std::deque<Status> faults;  // owns the texts that the message points to
   for (const InferenceResponse& response : responses) {
     NativeExecutedMessage::Response& told = message.responses.emplace_back();
     Status status = response.status;
@@ -412,7 +415,7 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
   std::vector<std::byte> encoded;
   Encode(encoded, message);
   if (channel_->Send(encoded).ok()) return;
-  // The server has nothing to go on with; it sees that the process ends.
+  // The server cannot continue; it notices that the process ends.
   ReportFault("native worker", InternalError("an answer could not be sent"));
   _exit(1);
 }
@@ -423,7 +426,7 @@ int RunNativeWorker(Channel::WorkerEnd end, OpenCalculators open_calculators) {
   auto channel = Channel::OpenWorkerEnd(std::move(end));
   Status status = channel.status();
   if (status.ok()) {
-    // Threads that run at the end find it as it is.
+    // Never deleted, since threads may still use it when the process exits.
     auto* const worker = new NativeWorker(std::move(channel).value(), std::move(open_calculators));
     status = Guarded([&] { return worker->Run(); });
   }

@@ -1,7 +1,7 @@
-// The other side of NativeModel: the process that has a model of OpenVINO's, and runs its executions.
+// The worker's end of NativeModel: a process that loads a model, and runs its executions.
 //
-// One thread reads what the server says, and runs short inferences itself; others run on OpenVINO's threads, and answer
-// from there. A process ends with its server.
+// One thread reads the server's messages, and runs short inferences itself. Other inferences run on
+// OpenVINO's threads, which send the responses. The process ends with its server.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,20 @@
 
 namespace braid {
 
-// The command of the program that starts one, with the numbers of the channel's descriptors (memory, socket, wake-up)
-// behind it. It is the server's own to use.
+// The command that starts a native worker, followed by the channel's file descriptors (memory, socket,
+// wake-up). Internal to the server.
 inline constexpr char kNativeWorkerCommand[] = "native-worker";
 
-// A library of calculators as a worker has it. What their calls are is for those to know who link the engine of graphs.
+// A calculator library, opened in a worker. The code that links the graph engine defines the format of its
+// calls.
 struct NativeCalculators {
   std::vector<std::string> names;
   FunctionModel::Function call;
 };
 using OpenCalculators = std::function<Result<NativeCalculators>(const std::string& path)>;
 
-// Does what the server says until it says that it is enough. Returns the exit code. The process ends right after it:
-// threads of the libraries may still be there.
+// Runs the worker until the server ends it. Returns the exit code. The process exits right after: threads of
+// libraries may still be running.
 int RunNativeWorker(Channel::WorkerEnd end, OpenCalculators open_calculators);
 
 }  // namespace braid

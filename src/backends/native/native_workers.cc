@@ -51,7 +51,7 @@ Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTa
   facts.version_path = task.version_path;
   facts.model_file = task.model_file;
   facts.arena_keep_bytes = options_.arena.keep_bytes;
-  // A library of custom nodes is opened, and all of its nodes run, at one level.
+  // A library of custom nodes is opened at one level, and all of its nodes run at that level.
   const std::string& whose = task.library_name.empty() ? name : task.library_name;
   const auto asked = task.triton_config.parameters().find("WORKER_ISOLATION");
   BRAID_ASSIGN_OR_RETURN(facts.isolation, IsolationOf(options_.isolation, whose,
@@ -60,7 +60,7 @@ Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTa
                                                           : asked->second.string_value()));
   if (facts.isolation.level < IsolationLevel::kStrict) return facts;
   facts.isolation.files = ProgramPaths();
-  // Which device OpenVINO takes is known when it has compiled the model.
+  // OpenVINO's device is known only after the model is compiled.
   facts.isolation.gpus = true;
   auto& files = facts.isolation.files;
   for (const std::string& folder : {task.model_path, task.version_path, FolderOf(task.model_file)}) {
@@ -72,7 +72,7 @@ Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTa
     if (const std::string folder = FolderOf(library); !folder.empty()) files.push_back({folder, false});
   }
   if (!task.cache_directory.empty()) {
-    // OpenVINO would make it, which a worker cannot.
+    // OpenVINO would create the folder, but a worker is not allowed to.
     std::error_code fault;
     fs::create_directories(task.cache_directory, fault);
     facts.isolation.files.push_back({task.cache_directory, true});

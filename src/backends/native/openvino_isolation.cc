@@ -48,7 +48,7 @@ NativeTask OpenVinoIsolation::TritonTask(NativeTask::Kind kind, const ModelLocat
 Result<bool> OpenVinoIsolation::RunsApart(const ModelLocation& location,
                                           const inference::ModelConfig& config) const {
   BRAID_ASSIGN_OR_RETURN(const bool wanted, IsIsolated(config, options_.isolate));
-  // OpenVINO may crash when it reads a file. That is the operator's to risk, and no client's.
+  // OpenVINO may crash while it reads a file. The operator may take that risk, but not a client.
   return wanted || location.temporary_files != nullptr;
 }
 

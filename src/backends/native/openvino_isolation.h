@@ -1,8 +1,9 @@
-// OpenVinoIsolation: OpenVINO's models, each inside the server or in a native worker, as the operator
-// (--isolate=openvino) and the model's own configuration want it: parameter ISOLATE of a config.pbtxt, "isolate" of an
-// entry of a config.json. Where neither says anything, models that a request might crash have a worker. So have all whose files a
-// client has brought.
-// What serves them sees no difference but in what a crash costs.
+// OpenVinoIsolation: runs each OpenVINO model inside the server or in a native worker.
+//
+// The operator (--isolate=openvino) and the model's own configuration decide: parameter ISOLATE of a
+// config.pbtxt, "isolate" of an entry of a config.json. If neither decides, models that a request might crash
+// get a worker. Models whose files came from a client always do. Both kinds behave alike; only the effect of
+// a crash differs.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,14 @@ class OpenVinoIsolation final : public Backend {
  public:
   struct Options {
     OpenVinoBackend::Options openvino = {};
-    // Whether models are isolated that do not say otherwise.
+    // Whether to isolate models whose configuration does not decide.
     bool isolate = false;
     // Outlives the backend.
     NativeWorkers* workers = nullptr;
   };
 
-  // `log` outlives the backend; the backend outlives its models and all their buffers. Errors: an extension that cannot be
-  // used.
+  // `log` outlives the backend; the backend outlives its models and all their buffers. Errors: an extension
+  // that cannot be used.
   static Result<std::unique_ptr<OpenVinoIsolation>> Create(Options options, Logger& log);
   ~OpenVinoIsolation() override;
 
@@ -50,9 +51,9 @@ class OpenVinoIsolation final : public Backend {
  private:
   OpenVinoIsolation(Options options, Logger& log) : options_(std::move(options)), log_(log) {}
 
-  // Whether a model of a repository has a worker from the start. Errors: parameter ISOLATE is wrong.
+  // Whether a model of a repository gets a worker from the start. Errors: a bad parameter ISOLATE.
   Result<bool> RunsApart(const ModelLocation& location, const inference::ModelConfig& config) const;
-  // A task with the settings of this backend.
+  // Returns a task with the settings of this backend.
   NativeTask Task(NativeTask::Kind kind) const;
   NativeTask TritonTask(NativeTask::Kind kind, const ModelLocation& location,
                         const inference::ModelConfig& config) const;
@@ -61,7 +62,8 @@ class OpenVinoIsolation final : public Backend {
                                                     const inference::ModelConfig& config);
   Result<OpenVinoBackend::LoadedModel> LoadApart(const OvmsModelConfig& config, int64_t version,
                                                  const std::string& version_path);
-  // Whether a model that `status` refuses inside the server is to run apart, which is logged.
+  // Whether to run a model in a worker after the backend inside the server refused it with `status`; logs
+  // that.
   bool GoesApart(const std::string& model, const Status& status);
 
   const Options options_;

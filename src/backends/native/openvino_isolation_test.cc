@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// What was answered, and where it came from.
+// Collects answers, with the memory of their outputs.
 class Answers final : public ExecutionListener {
  public:
   void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
@@ -48,7 +48,7 @@ class Answers final : public ExecutionListener {
         changed_.wait_for(lock, std::chrono::seconds(30), [this] { return taken_ < responses_.size(); }));
     return responses_.at(taken_++);
   }
-  // An execution has failed, or was given back.
+  // Waits until an execution has failed or was given back.
   void AwaitEnd() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30),
@@ -174,7 +174,7 @@ TEST_F(OpenVinoIsolationTest, StringsGoInAndOut) {
   Stop(model);
 }
 
-// Neither the operator nor the model says where it runs.
+// Neither the operator nor the model decides where it runs.
 TEST_F(OpenVinoIsolationTest, OperationsOnStringsThatMayCrashRunApart) {
   isolation_ = Make({test_places::kNativeWorker}, false);
   auto in = models::Input("in", ov::element::string, {-1});
@@ -287,10 +287,10 @@ TEST_F(OpenVinoIsolationTest, AWorkerThatIsKilledComesBackAndOneThatIsStoppedIsG
   const pid_t first = model->instances().at(0).pid;
   ASSERT_GT(first, 0);
   kill(first, SIGKILL);
-  // It waits for the worker's return.
+  // Waits for the worker's restart.
   const auto ask = [&] { return Infer(model, {Floats("b", {1, 3}, {1, 2, 3})}); };
   InferenceResponse response = ask();
-  // It may have been handed over to the one that was dying.
+  // The dying worker may have received the request.
   if (!response.status.ok()) response = ask();
   ASSERT_TRUE(response.status.ok()) << response.status;
   EXPECT_EQ(ValuesOf<float>(response.outputs.at(0)), (std::vector<float>{3, 5, 7}));
@@ -322,7 +322,7 @@ TEST_F(OpenVinoIsolationTest, AProgramThatIsNoWorkerIsAnErrorOfTheModel) {
               testing::HasSubstr("cannot start the program '/nowhere'"));
 }
 
-// A worker that is not to be believed is ended, and what it had fails.
+// A worker that breaks the rules is ended, and its executions fail.
 class FaultyWorkerTest : public OpenVinoIsolationTest,
                          public testing::WithParamInterface<std::pair<const char*, const char*>> {};
 

@@ -1,4 +1,5 @@
-// Requests of shapes that a network cannot do: they are told so, and nobody else notices.
+// Requests whose shapes a network does not accept: they fail with an error, and other requests are
+// unaffected.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -26,7 +27,7 @@ std::shared_ptr<ov::Model> Product(const ov::PartialShape& shape = {-1, -1}) {
                                      ov::ParameterVector{b}, "product");
 }
 
-// Rows and columns each go a way of their own, so that no other shape sets right what a bad one has left:
+// Rows and columns are computed separately, so that no other shape can repair leftovers of a bad one:
 // a = b * sum over the rows of b + 4 constants.
 std::shared_ptr<ov::Model> TwoWays() {
   auto b = models::Input("b", ov::element::f32, ov::PartialShape{-1, -1});
@@ -63,7 +64,7 @@ class BadShapes : public TritonHarness {
                 AllOf(HasSubstr("model 'm' cannot take inputs of these shapes: b " + shape + ": "),
                       Not(HasSubstr(".cpp")), Not(HasSubstr(".hpp")), Not(HasSubstr("src/"))));
   }
-  // Good and bad by turns, in the forms in which they come by an idle and by a busy instance.
+  // Alternates good and bad requests, on an idle and on a busy instance.
   static void ByTurns(const std::shared_ptr<Servable>& model, const std::string& open,
                       const std::string& close) {
     ASSERT_NE(model, nullptr);
@@ -77,7 +78,7 @@ class BadShapes : public TritonHarness {
       ExpectGood(model, 3);
     }
   }
-  // 80 requests from 4 threads with one bad among them: all others are answered.
+  // Sends 80 requests from 4 threads, one of them bad: all others are answered.
   static void OneOfEighty(const std::shared_ptr<Servable>& model) {
     ASSERT_NE(model, nullptr);
     std::atomic<int> refused{0};
@@ -151,7 +152,7 @@ TEST_F(BadShapes, OfRangesAndAutomaticShapes) {
 
 TEST_F(BadShapes, OfATritonRepositoryByBothNames) {
   Save(Product());
-  // Both names of the backend lead to what runs this file.
+  // Both backend names run this file.
   for (const char* name :
        {"backend: 'openvino'", "backend: 'onnxruntime' default_model_filename: 'model.xml'"}) {
     for (const char* rest : {"", " instance_group { count: 3 kind: KIND_CPU }",
@@ -185,7 +186,7 @@ TEST_F(BadShapes, ThatNoGoodShapeWouldSetRight) {
   Stop(model);
 }
 
-// The shapes say nothing of it: a pattern that comes with the request decides.
+// The shapes alone look valid: a pattern in the request decides.
 TEST_F(BadShapes, ThatComeOfValues) {
   auto b = models::Input("b", ov::element::f32, ov::PartialShape{-1, -1});
   auto pattern = models::Input("pattern", ov::element::i64, ov::PartialShape{2});
@@ -215,7 +216,7 @@ TEST_F(BadShapes, ThatComeOfValues) {
   Stop(model);
 }
 
-// Seeded: good and bad from several threads, over several infer requests, each answer looked at.
+// Seeded: good and bad requests from several threads, over several infer requests; each answer is checked.
 TEST_F(BadShapes, ManyFromManyThreads) {
   Save(Product());
   OvmsModelConfig config = Config();

@@ -8,10 +8,10 @@
 namespace braid {
 namespace {
 
-// False when there cannot be so much memory.
+// Returns false when the size does not fit an integer.
 bool SetShape(const ov::PartialShape& shape, CompiledTensor& tensor) {
   tensor.is_static = shape.is_static();
-  // Of an output of no known rank the first guess is as good as any.
+  // For an output of unknown rank, any first guess will do.
   tensor.shape = shape.rank().is_static() ? shape.get_min_shape() : ov::Shape{0};
   if (!tensor.is_static || tensor.type == DataType::kBytes) return true;
   const auto bytes = ByteSize(tensor.type, Shape(tensor.shape.begin(), tensor.shape.end()));
@@ -37,7 +37,7 @@ Result<CompiledTensor> MakeTensor(const std::string& model_name, const std::stri
   return tensor;
 }
 
-// What MakeTensor() asks of a port.
+// The port interface that MakeTensor() needs, for a state.
 struct StatePort {
   const ModelState& state;
   const ov::element::Type& get_element_type() const { return state.element; }
@@ -136,7 +136,7 @@ Status InferenceError(const CompiledFacts& facts, const std::vector<ov::Shape>& 
   if (text.find("std::bad_alloc") != std::string::npos) {
     return ResourceExhaustedError("there is no memory for an inference of model '" + facts.model_name + "'");
   }
-  // What a sequence has in variables was not among the shapes that were tried.
+  // The states in variables were not among the shapes that were tried.
   if (facts.states == StatePlace::kVariables && text.find("hape") != std::string::npos) {
     return ShapesError(facts, shapes, text);
   }

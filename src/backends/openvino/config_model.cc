@@ -31,7 +31,7 @@ Status WithoutState(const OvmsModelConfig& config, const ov::Model& model) {
   return InvalidArgumentError(std::move(text));
 }
 
-// The states of a stateful model, which come out of it.
+// Takes the states out of a stateful model.
 Result<ModelStates> PrepareStates(const OvmsModelConfig& config, const std::shared_ptr<ov::Model>& model) {
   if (config.low_latency_transformation) {
     BRAID_RETURN_IF_ERROR(Guarded([&] { ApplyLowLatency(model); },
@@ -63,7 +63,7 @@ StatefulSpec MakeStatefulSpec(const OvmsModelConfig& config, const ModelStates& 
   return spec;
 }
 
-// Clients name sequences by inputs of these names, and are told the id by an output.
+// Sequences use inputs of these names, and an output returns the id, so the model must not have them.
 Status CheckNames(const OvmsModelConfig& config, const ModelNames& names) {
   const auto check = [&](std::string_view kind, const std::vector<PortNames>& ports, std::string_view taken) {
     const auto found =
@@ -78,7 +78,8 @@ Status CheckNames(const OvmsModelConfig& config, const ModelNames& names) {
   return check("output", names.outputs, kSequenceIdInput);
 }
 
-// Whose requests are of no sequence begin one each, so that none sees what another has left.
+// Resets the states before each request of a model that is not stateful, so that requests do not see each
+// other's.
 Status ForgetAll(const OvmsModelConfig& config, ov::Model& model, Logger& log,
                  std::vector<std::string>& variables) {
   bool changed = false;
@@ -104,7 +105,7 @@ std::string PropertyText(const std::variant<std::string, bool, int64_t, double>&
   return text;
 }
 
-// Names that OpenVINO had before 2022, as what they are now.
+// Translates property names from before OpenVINO 2022 to current ones.
 std::pair<std::string, std::string> TodaysProperty(const std::string& name, std::string value, Logger& log) {
   const bool streams = name == "CPU_THROUGHPUT_STREAMS" || name == "GPU_THROUGHPUT_STREAMS";
   if (!streams && name != "CPU_THREADS_NUM") return {name, std::move(value)};
@@ -146,7 +147,7 @@ Status AddSpecs(const CompiledFacts& facts, const std::vector<CompiledTensor>& t
   return OkStatus();
 }
 
-// What the scheduler and the protocols of the other world need to see.
+// Makes the configuration that the scheduler and Triton's protocols need.
 std::shared_ptr<const inference::ModelConfig> MakeModelConfig(const ServableInfo& info) {
   auto config = std::make_shared<inference::ModelConfig>();
   config->set_name(info.name);

@@ -1,4 +1,4 @@
-// A model of a config.json: from its folder and its settings to infer requests that wait for work.
+// Loads a model of a config.json: from its folder and its settings to idle infer requests.
 #pragma once
 
 #include <cstdint>

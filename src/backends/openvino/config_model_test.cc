@@ -62,7 +62,7 @@ TEST_F(ConfigModel, DynamicShapesGiveEachClientItsOwnMemory) {
   Stop(model);
 }
 
-// The device itself takes the memory of the two for one.
+// The device itself would treat the memory of the two as one.
 TEST_F(ConfigModel, AnOutputMayBeAnInputAsItCame) {
   for (const ov::PartialShape& shape : {ov::PartialShape{2}, ov::PartialShape{-1}}) {
     auto b = models::Input("b", ov::element::f32, shape);
@@ -85,7 +85,7 @@ TEST_F(ConfigModel, AnOutputMayBeAnInputAsItCame) {
   }
 }
 
-// The device itself would read past the end of such an input.
+// The device itself would read beyond the end of such an input.
 TEST_F(ConfigModel, AProductWithAMatrixLooksAtTheNumberOfColumns) {
   auto b = models::Input("b", ov::element::f32, ov::PartialShape{-1, -1, -1});
   auto weights = ov::opset13::Constant::create(ov::element::f32, {2, 3}, {1, 2, 3, 4, 5, 6});

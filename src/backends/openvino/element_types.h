@@ -1,4 +1,4 @@
-// OpenVINO's element types and shapes, and ours.
+// Conversions between OpenVINO's element types and shapes and the server's.
 #pragma once
 
 #include <optional>
@@ -14,25 +14,27 @@
 
 namespace braid {
 
-// Nothing for types that no client can send: those of less than a byte, and float8.
+// Returns nullopt for types that no client can send: those of less than a byte, and float8.
 std::optional<DataType> FromElementType(const ov::element::Type& type);
 ov::element::Type ToElementType(DataType type);
 
-// By the name that settings use: "FP32", "U8", "INT8", "I64", "BOOL", "STRING", ... in any case. Nothing for
-// an unknown one.
+// Returns the type of a name in settings: "FP32", "U8", "INT8", "I64", "BOOL", "STRING", ... in any case.
+// Returns nullopt for an unknown name.
 std::optional<ov::element::Type> ElementTypeByName(std::string_view name);
 
-// "TYPE_FP32", as configurations write it; of a type that they have no word for, OpenVINO's.
+// Returns the name in configurations, such as "TYPE_FP32"; OpenVINO's name for types that configurations
+// lack.
 std::string ConfigTypeName(const ov::element::Type& type);
 
-// A shape as clients see it: -1 where a dimension is dynamic. REQUIRES: the rank is known.
+// Returns a shape as clients see it: -1 where a dimension is dynamic. REQUIRES: the rank is known.
 Shape FromPartialShape(const ov::PartialShape& shape);
-// What the dimensions may be; empty when each dynamic one may be anything. REQUIRES: the rank is known.
+// Returns the ranges of the dimensions; empty when each dynamic one is unbounded. REQUIRES: the rank is
+// known.
 std::vector<DimensionRange> RangesOf(const ov::PartialShape& shape);
 
 ov::Dimension ToDimension(const DimensionRange& range);
 
-// "(1,3,-1,1:8)", as settings are written.
+// Returns the shape as settings write it: "(1,3,-1,1:8)".
 std::string ToSettingText(const ov::PartialShape& shape);
 
 }  // namespace braid

@@ -12,18 +12,18 @@ namespace {
 
 struct Taking {
   std::string_view type;
-  std::vector<size_t> inputs;  // of positions or counts
+  std::vector<size_t> inputs;  // the inputs with positions or counts
 };
 
-// Found by giving each operation that takes such numbers those that no tensor has.
+// Found by an experiment: each operation with positions or counts got values that no tensor has.
 const Taking kTaking[] = {
     {"CTCGreedyDecoderSeqLen", {1}}, {"CTCLoss", {1, 2, 3}}, {"GatherND", {1}}, {"Roll", {2}},
     {"ScatterElementsUpdate", {1}},  {"SegmentMax", {1}},    {"Tile", {1}},
 };
-// What comes out of these fits the tensor that went in.
+// Their outputs are always valid positions in the tensor that they read.
 constexpr std::string_view kMaking[] = {"Constant", "NonMaxSuppression", "NonZero", "ShapeOf", "TopK"};
 
-// Without recursion: a model file says how long its chains of operations are.
+// Iterative, since a model file decides how long its chains of operations are.
 bool ComesFromRequest(const ov::Output<ov::Node>& output) {
   std::set<const ov::Node*> seen;
   ov::OutputVector ahead = {output};

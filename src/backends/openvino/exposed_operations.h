@@ -1,5 +1,5 @@
-// Operations that take positions or counts for granted: OpenVINO's CPU device reads or writes beyond a tensor where
-// a request gives others than the tensor has.
+// Finds operations that trust positions or counts in their inputs: if a request gives values outside the
+// tensor, OpenVINO's CPU device reads or writes beyond its memory.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// Such an operation whose positions come from a request, with its name; empty: there is none. Those that the model
-// works out of shapes, or by looking for values, are good ones.
+// Returns the type and the name of such an operation whose positions come from a request; empty if there is
+// none. Positions that the model computes from shapes, or by searching values, are always in range.
 std::string FindExposed(const ov::Model& model);
 
 }  // namespace braid

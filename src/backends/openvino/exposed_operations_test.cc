@@ -46,7 +46,7 @@ TEST(ExposedOperations, PositionsThatTheModelFindsAreGood) {
   const auto best = std::make_shared<ops::TopK>(b, Integers({}, {1}), 0, "max", "value");
   const auto column = std::make_shared<ops::Unsqueeze>(best->output(1), Integers({1}, {1}));
   EXPECT_EQ(Exposed(std::make_shared<ops::GatherND>(b, column), {b}), "");
-  // What the device checks itself.
+  // The device checks these positions itself.
   const auto at = models::Input("at", ov::element::i64, {-1});
   EXPECT_EQ(Exposed(std::make_shared<ops::Gather>(b, at, Integers({}, {0})), {b, at}), "");
 }

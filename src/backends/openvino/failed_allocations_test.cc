@@ -1,4 +1,4 @@
-// Memory that an instance cannot have costs the request that needs it, and no other.
+// A failed allocation in an instance fails the request that needs it, and no other.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-// Keeps the status alone, and asks for no memory.
+// Keeps only the status; allocates nothing.
 class StatusSink final : public ResponseSink {
  public:
   void Respond(std::optional<InferenceResponse> response, bool final) override {
@@ -26,7 +26,7 @@ class StatusSink final : public ResponseSink {
     ended_ = ended_ || final;
     changed_.notify_all();
   }
-  // Nothing when there is no answer.
+  // Returns nullopt when there is no answer.
   std::optional<StatusCode> Wait() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return ended_; })) return std::nullopt;
@@ -52,8 +52,8 @@ class FailedAllocations : public OpenVinoHarness {
     return execution;
   }
 
-  // `count` allocations in a row fail, at every place of a request with `inputs`.
-  // It ends as it does otherwise, with `code`, or for want of memory.
+  // Lets `count` allocations in a row fail, at every point of a request with `inputs`. The request ends with
+  // `code` as usual, or with an out-of-memory error.
   void TryAll(Instance& instance, int count, const std::vector<Tensor>& inputs,
               StatusCode code = StatusCode::kOk) {
     int failed = count;

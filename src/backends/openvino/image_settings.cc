@@ -61,7 +61,7 @@ Result<bool> ApplyImageSettings(const OvmsModelConfig& config, const std::string
     }
   }
   if (!config.mean.empty() || !config.scale.empty()) {
-    // Pixels are integers, and what is taken from them is not.
+    // Pixels are integers, but mean and scale are not.
     const ov::element::Type real = model_type.is_real() ? model_type : ov::element::f32;
     if (type != real) steps.convert_element_type(real);
     if (config.mean.size() == 1) steps.mean(static_cast<float>(config.mean[0]));

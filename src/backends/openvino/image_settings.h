@@ -1,4 +1,4 @@
-// mean, scale and color_format: what is done to an image before the model sees it.
+// Preprocessing of images by the settings mean, scale and color_format.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace braid {
 
-// Adds the steps that the settings ask for to one input; false when there are none. `type` is what clients
-// send, `model_type` what the model takes. Colours are put into the model's order first, then the mean is
-// taken away, then the rest is divided by the scale. Throws what OpenVINO throws. Errors: INVALID_ARGUMENT
-// for settings that this input cannot have.
+// Adds the preprocessing steps for one input; returns false when the settings ask for none. `type` is the
+// type that clients send, `model_type` the type that the model takes. The colours are reordered first, then
+// the mean is subtracted, then the result is divided by the scale. Throws OpenVINO's exceptions. Errors:
+// INVALID_ARGUMENT for settings that do not fit this input.
 Result<bool> ApplyImageSettings(const OvmsModelConfig& config, const std::string& input_name,
                                 const std::string& layout, const ov::element::Type& type,
                                 const ov::element::Type& model_type, ov::preprocess::InputInfo& input);

@@ -11,14 +11,15 @@
 namespace braid {
 namespace {
 
-// What an empty tensor points at, since OpenVINO wants an address.
+// The address of empty tensors: OpenVINO requires one.
 alignas(64) std::byte no_bytes[64];
 
 Status Refused(const CompiledFacts& facts, const std::string& name, const std::string& what) {
   return InvalidArgumentError("input '" + name + "' of model '" + facts.model_name + "' " + what);
 }
 
-// The strings of a tensor behind each other at `target`. REQUIRES: there are `count` of them.
+// Decodes the strings of a tensor to `target`. Errors: INVALID_ARGUMENT unless there are exactly `count` of
+// them.
 Status ReadStrings(const Tensor& tensor, std::string* target, int64_t count) {
   BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(tensor.data));
   BytesElements elements(bytes.text());
@@ -56,7 +57,7 @@ const Tensor* InputBinding::Find(const InferenceRequest& request, size_t index) 
   }
   const std::string& name = facts_.inputs[index].name;
   if (index < inputs.size() && inputs[index].name == name) return &inputs[index];
-  // A state may be called as an input is.
+  // A state may have the name of an input.
   const size_t own = HasStates(facts_, request) ? facts_.own_inputs() : inputs.size();
   for (size_t i = 0; i < own; ++i) {
     if (inputs[i].name == name) return &inputs[i];
@@ -92,7 +93,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
       if (!joins) return Refused(facts_, expected.name, "cannot join the batch: its shape differs");
       rows += tensor->shape[0];
     }
-    // What requests hold is in memory already, so the sum is far from the limits of its type.
+    // All requests are in memory already, so the sum does not overflow.
     bytes += tensor->data.size();
     parts_.push_back(tensor);
   }
@@ -117,7 +118,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
 
   Bound& bound = bound_[index];
   const size_t alignment = ElementSize(expected.type);
-  // OpenVINO does not write to inputs; its interface says so nowhere but in words.
+  // OpenVINO does not write to inputs, but only its documentation says so, not its interface.
   auto* data = const_cast<std::byte*>(first.data.data());
   if (parts_.size() > 1 || reinterpret_cast<uintptr_t>(data) % alignment != 0 || facts_.CopiesInput(index)) {
     if (bound.scratch.size() < bytes) {
@@ -138,7 +139,7 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
 
 void InputBinding::Set(size_t index, std::byte* data, const ov::Shape& shape) {
   Bound& bound = bound_[index];
-  // The memory of requests is used again and again, so the infer request often has this very place.
+  // Request memory is reused, so the infer request often has this address already.
   if (bound.data == data && bound.shape == shape) return;
   bound.data = nullptr;
   request_.set_input_tensor(index, ov::Tensor(facts_.inputs[index].element, shape, data));

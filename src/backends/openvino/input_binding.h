@@ -1,7 +1,7 @@
-// InputBinding: gives the inputs of an execution to an infer request, in place where that is possible.
+// InputBinding: passes the inputs of an execution to an infer request, without a copy where possible.
 //
-// The inputs of one request are used where they lie. Those of several are put one behind the other along the
-// first dimension, and strings become OpenVINO's own: one copy.
+// The inputs of a single request are used in place. Those of several requests are concatenated along the
+// first dimension, and strings are converted to OpenVINO's: one copy each.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,22 @@ class InputBinding {
   // `facts` and `request` outlive the binding. One thread at a time.
   InputBinding(const CompiledFacts& facts, ov::InferRequest& request);
 
-  // The requests of `execution` keep their inputs until the inference has ended. States are found by their
-  // place, behind the client's inputs; a request without any gets those that a new sequence begins with.
-  // Throws what OpenVINO throws. Errors: an input that is missing, or whose type, size or rows are not right.
+  // Binds the inputs of `execution`, whose requests keep them until the inference has ended. States are found
+  // by their position, behind the client's inputs; a request without states gets the initial ones. Throws
+  // OpenVINO's exceptions. Errors: a missing input, or one of a wrong type, size or number of rows.
   Status Bind(const Execution& execution);
 
   static size_t InputBytes(const Execution& execution);
 
-  // The shapes that the infer request has, one for each input.
+  // The shapes that the infer request has now, one for each input.
   std::vector<ov::Shape> Shapes() const;
-  // Whether one of them is another than when they were last accepted.
+  // Whether a shape has changed since the last Accept().
   bool reshaped() const { return reshaped_; }
   void Accept() { reshaped_ = false; }
 
  private:
   struct Bound {
-    const std::byte* data = nullptr;  // what the infer request has; null when that is not known
+    const std::byte* data = nullptr;  // the address that the infer request has; null when unknown
     ov::Shape shape;
     Buffer scratch;
   };

@@ -9,7 +9,7 @@ namespace {
 
 using ov::opset13::MatMul;
 
-// Which dimension of an operand is summed over. REQUIRES: a known rank above 0.
+// Returns the index of the dimension of an operand that is summed over. REQUIRES: a known rank above 0.
 size_t SummedIndex(const ov::PartialShape& shape, bool first, bool transposed) {
   if (shape.size() == 1) return 0;
   return first != transposed ? shape.size() - 1 : shape.size() - 2;

@@ -1,14 +1,14 @@
-// A check that OpenVINO's CPU device leaves out.
+// Adds a check that OpenVINO's CPU device leaves out.
 #pragma once
 
 #include <openvino/openvino.hpp>
 
 namespace braid {
 
-// A product of a tensor and a matrix of constants needs as many columns of the one as the other has rows.
-// Where the tensor's columns are not known when the model is compiled, the device does not look at them
-// again, and reads past a tensor that has too few. So such a tensor is put through a reshape, which costs
-// nothing and fails when the number is not right. Throws what OpenVINO throws.
+// Guards products of a tensor and a constant matrix: the tensor needs as many columns as the matrix has rows.
+// If the number of columns is not known at compile time, the device never checks it, and reads beyond a
+// tensor that has too few. So this puts a reshape in front, which is free and fails on a wrong number. Throws
+// OpenVINO's exceptions.
 void GuardMatrixProducts(ov::Model& model);
 
 }  // namespace braid

@@ -26,12 +26,12 @@ bool IsSavedModel(const fs::path& path) {
   return IsFile(path / "saved_model.pb") || IsFile(path / "saved_model.pbtxt");
 }
 
-// A Paddle program in JSON; other JSON files that stand beside models are not.
+// Whether it is a Paddle program in JSON; models may have other JSON files beside them.
 bool IsPaddleJson(const fs::path& path) {
   return path.extension() == ".json" && IsFile(fs::path(path).replace_extension(".pdiparams"));
 }
 
-// Files that belong to a model named by another.
+// Checks that the further files of a model are present.
 Status CheckCompanions(const ModelFile& file) {
   if (file.format != ModelFormat::kIr) return OkStatus();
   const std::string weights = fs::path(file.path).replace_extension(".bin").string();
@@ -39,7 +39,7 @@ Status CheckCompanions(const ModelFile& file) {
   return FileError("the weights '" + weights + "' are missing");
 }
 
-// Beside a file that is missing, and how such a one is found.
+// Describes the folder of a missing file, and how to name another file.
 std::string WhatIsThere(const fs::path& path) {
   constexpr size_t kMostNamed = 8;
   std::vector<std::string> names;
@@ -134,7 +134,7 @@ Result<ModelFile> FindModelFile(const std::string& version_path) {
   std::error_code fault;
   fs::directory_iterator entry(version_path, fault);
   if (fault) return FileError("'" + version_path + "': " + fault.message());
-  // The folder itself: files of a SavedModel without a folder of their own.
+  // The version folder itself may be a SavedModel.
   std::vector<std::string> found;
   if (IsSavedModel(version_path)) found.push_back(version_path);
   size_t entries = 0;

@@ -1,4 +1,4 @@
-// The files of a model: which one of a version's folder OpenVINO reads.
+// Finds the model file in a version's folder.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ enum class ModelFormat : unsigned char {
   kFrozenGraph,
   kTflite,
   kPaddle,
-  kTorchScript,  // known, and not read
-  kTensorRt,     // known, and not read
+  kTorchScript,  // known, but not supported
+  kTensorRt,     // known, but not supported
   kUnknown,
 };
 
@@ -25,18 +25,19 @@ std::string_view FormatName(ModelFormat format);
 
 struct ModelFile {
   ModelFormat format = ModelFormat::kUnknown;
-  std::string path;  // what OpenVINO is to read; absolute
+  std::string path;  // the absolute path for OpenVINO to read
 };
 
-// What a file or folder is, by its name and, for a folder, by what lies in it.
+// Returns the format of a file or folder, by its name and, for a folder, by its contents.
 ModelFormat FormatOf(const std::string& path);
 
-// The one model in a version's folder. Errors: Fault::kFileInvalid for none and for several, with their
-// names.
+// Returns the only model in a version's folder. Errors: Fault::kFileInvalid if there is none, or several; the
+// text lists their names.
 Result<ModelFile> FindModelFile(const std::string& version_path);
 
-// A model of a Triton repository, by its default name or by that in the configuration. Errors: as above when
-// it is not there, with what is; or of a kind that OpenVINO does not read.
+// Returns the model of a Triton repository at `path`, which ends with its default or configured name. Errors:
+// Fault::kFileInvalid if it is missing (the text lists the files found) or in a format that OpenVINO does not
+// read.
 Result<ModelFile> CheckModelFile(const std::string& path);
 
 }  // namespace braid

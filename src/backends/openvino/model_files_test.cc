@@ -1,4 +1,4 @@
-// Which file of a version's folder is a model, and models of all formats that OpenVINO reads.
+// Finding the model in a version's folder, and reading models of all formats that OpenVINO supports.
 #include "backends/openvino/model_files.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ constexpr char kOnnx[] =
     "\x0f"
     "\x0a\x0d\x08\x01\x12\x09\x0a\x03\x12\x01\x6e\x0a\x02\x08\x03\x42\x04\x0a\x00\x10\x0d";
 
-// The same of [2,3].
+// The same model over [2,3].
 constexpr char kTflite[] =
     "\x18\x00\x00\x00\x54\x46\x4c\x33\x0e\x00\x14\x00\x04\x00\x08\x00\x0c\x00\x00\x00\x10\x00\x00\x00\x10\x00"
     "\x00\x00\x03\x00\x00\x00\x0c\x00\x00\x00\x2c\x00\x00\x00\x28\x01\x00\x00\x01\x00\x00\x00\x10\x00\x00\x00"
@@ -48,7 +48,7 @@ std::string OnnxModel() { return {kOnnx, sizeof(kOnnx) - 1}; }
 
 constexpr uint64_t kAny = ~uint64_t{0};  // a dimension of -1
 
-// The same as a graph of TensorFlow.
+// The same model as a TensorFlow graph.
 std::string TensorFlowGraph() {
   const std::string float_type = Number(6, 1);
   const std::string shape = Bytes(7, Bytes(2, Number(1, kAny)) + Bytes(2, Number(1, 3)));
@@ -71,7 +71,7 @@ std::string SavedModel() {
   return Number(1, 1) + Bytes(2, graph);
 }
 
-// y = relu(x) as a program of PaddlePaddle.
+// y = relu(x) as a PaddlePaddle program.
 std::string PaddleProgram() {
   const auto variable = [](const std::string& name) {
     const std::string tensor = Number(1, 5) + Number(2, kAny) + Number(2, 3);
@@ -170,7 +170,7 @@ TEST_F(ModelFiles, WhatIsNoOneModelIsRefused) {
   EXPECT_THAT(LoadError(Config("torch")), HasSubstr("export it to ONNX"));
   Write(VersionPath("broken") + "/model.onnx", "this is no model");
   EXPECT_THAT(LoadError(Config("broken")), HasSubstr("File not found or cannot open - ONNX '"));
-  // A file that is there and is read is not called missing for what it asks for.
+  // An existing, readable file is not called missing when it uses an unknown operation.
   std::string unknown = OnnxModel();
   unknown.replace(unknown.find("Add"), 3, "Zap");
   Write(VersionPath("unknown") + "/model.onnx", unknown);

@@ -19,7 +19,7 @@ Status SettingError(const std::string& setting, const std::string& what) {
   return InvalidArgumentError(setting + ": " + what);
 }
 
-// Whether a name of a setting means one of the ports, and a setting without a name only one.
+// Checks that each name in a setting is a port, and that a setting without a name has only one port.
 template <class T>
 Status CheckNames(const std::string& setting, const std::map<std::string, T>& values, const Ports& ports,
                   const Ports* more_ports) {
@@ -40,7 +40,7 @@ Status CheckNames(const std::string& setting, const std::map<std::string, T>& va
   return OkStatus();
 }
 
-// What the model's author has written down, else that the batch comes first.
+// Returns the layout that the model's author wrote; otherwise assumes that the batch comes first.
 std::string DefaultLayout(const ov::Layout& own, const ov::PartialShape& shape) {
   if (!own.empty()) {
     // "[N,C,H,W]" -> "NCHW", the way settings write it, where that is possible.
@@ -55,7 +55,7 @@ std::string DefaultLayout(const ov::Layout& own, const ov::PartialShape& shape) 
   return "N...";
 }
 
-// Layouts and precisions of inputs and outputs, and the settings of images.
+// Applies layouts and precisions of inputs and outputs, and image settings.
 Status Preprocess(const OvmsModelConfig& config, const ModelNames& names, std::shared_ptr<ov::Model>& model,
                   AppliedSettings& applied) {
   ov::preprocess::PrePostProcessor processor(model);
@@ -105,7 +105,7 @@ Status Preprocess(const OvmsModelConfig& config, const ModelNames& names, std::s
   return OkStatus();
 }
 
-// Where the batch is in a client's tensor; nothing when the layout has none.
+// Returns the position of the batch in a client's tensor; nullopt when the layout has none.
 std::optional<size_t> BatchIndex(const std::string& layout_text, const ov::PartialShape& shape) {
   const ov::Layout layout(layout_text);
   if (!ov::layout::has_batch(layout)) return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<size_t> BatchIndex(const std::string& layout_text, const ov::Parti
   return static_cast<size_t>(index);
 }
 
-// The shape that the settings want for an input; nothing when they say nothing.
+// Returns the shape that the settings give an input; nullopt when they give none.
 Result<std::optional<ov::PartialShape>> WantedShape(const OvmsModelConfig& config, const PortNames& names,
                                                     bool only, const std::string& layout,
                                                     const ov::PartialShape& shape) {

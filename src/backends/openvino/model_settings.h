@@ -1,7 +1,7 @@
-// What a config.json says of a model, applied to it before it is compiled: shapes and batch sizes, layouts,
-// precisions, and what is done to images (mean, scale, colours).
+// Applies the settings of a config.json to a model before it is compiled: shapes, batch sizes, layouts,
+// precisions and image preprocessing (mean, scale, colours).
 //
-// Layouts come first, so shapes and batch sizes are meant as clients see the tensors.
+// Layouts are applied first, so shapes and batch sizes refer to the tensors as clients see them.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@ namespace braid {
 struct AppliedSettings {
   // A shape or the batch size is "auto".
   bool automatic = false;
-  // As clients see them, in the order of the model's ports.
+  // For tensors as clients see them, in the order of the model's ports.
   std::vector<std::string> input_layouts;
   std::vector<std::string> output_layouts;
 };
 
-// Changes `model`. Errors: Fault::kReshapeError for shapes that the model cannot have, INVALID_ARGUMENT
-// for what else cannot be; the text names the setting.
+// Applies the settings to `model`. Errors: Fault::kReshapeError for shapes that the model cannot have,
+// INVALID_ARGUMENT for other bad settings; the text names the setting.
 Result<AppliedSettings> ApplySettings(const OvmsModelConfig& config, const ModelNames& names,
                                       std::shared_ptr<ov::Model>& model);
 

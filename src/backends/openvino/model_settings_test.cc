@@ -1,4 +1,4 @@
-// Settings of a config.json: what each does to the model, and what it refuses.
+// Settings of a config.json: their effects on the model, and the errors for bad ones.
 #include <gmock/gmock.h>
 
 #include "backends/openvino/testing/harness.h"
@@ -11,7 +11,8 @@ using ::testing::HasSubstr;
 
 class ModelSettings : public OpenVinoHarness {
  protected:
-  // An image of one batch, two rows, two columns and three channels, as the model or the client orders it.
+  // An image in a batch of one, with two rows, two columns and three channels, in the order of the model or
+  // the client.
   std::shared_ptr<ov::Model> ImageModel(const ov::PartialShape& shape, const ov::element::Type& type) {
     return models::Affine(shape, type);
   }
@@ -23,7 +24,7 @@ class ModelSettings : public OpenVinoHarness {
     return std::make_shared<ov::Model>(ov::OutputVector{models::Named("sum", sum->output(0))},
                                        ov::ParameterVector{x, y}, "sum");
   }
-  // A product with a matrix of 3 rows, so the last dimension is 3 and nothing else.
+  // A product with a matrix of 3 rows, so the last dimension must be 3.
   std::shared_ptr<ov::Model> Matrix(const ov::PartialShape& shape) {
     auto b = models::Input("b", ov::element::f32, shape);
     auto weights = ov::opset13::Constant::create(ov::element::f32, {3, 2}, {1, 2, 3, 4, 5, 6});
@@ -114,7 +115,7 @@ TEST_F(ModelSettings, AutoShapeTakesWhatTheModelCanDoAndSaysWhatItCannot) {
   EXPECT_EQ(bad.status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(bad.status.message(),
               HasSubstr("Invalid input shape - model 'm' cannot take inputs of these shapes: b (1,4): "));
-  // And it goes on.
+  // The model keeps working.
   EXPECT_TRUE(Infer(model, {Floats("b", {1, 3}, {1, 2, 3})}).status.ok());
   Stop(model);
 }
@@ -176,7 +177,7 @@ TEST_F(ModelSettings, LayoutOfTheClientAndOfTheModel) {
   EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(1, 4, 102, 105, 203, 206));
   Stop(model);
 
-  // Both ends, and a batch size where the client has it.
+  // Both ends have layouts, and the batch size applies to the client's.
   config.layouts = {{"b", {"NHWC", "NCHW"}}, {"a", {"NHWC", "NCHW"}}};
   config.batch_size = OvmsBatchSize{false, {2, 2}};
   model = Start(config);
@@ -185,7 +186,7 @@ TEST_F(ModelSettings, LayoutOfTheClientAndOfTheModel) {
   EXPECT_EQ(model->info().outputs[0].layout, "NHWC");
   Stop(model);
 
-  // Alone it is a hint.
+  // A layout alone is a hint.
   config = Config();
   config.layouts[""] = {"NCHW", ""};
   model = Start(config);

@@ -31,11 +31,11 @@ struct Variable {
 
 struct Variables {
   std::map<std::string, Variable> all;
-  // Those that a model within the model (the body of a loop, a branch) reads or assigns.
+  // Variables used in a model within the model: the body of a loop, or a branch.
   std::set<std::string> nested;
 };
 
-// Bodies may have bodies.
+// Recursive: bodies may have bodies.
 void FindNested(const ov::Model& model, std::set<std::string>& names) {
   for (const auto& node : model.get_ordered_ops()) {
     if (const auto* read = ov::as_type<ReadValueBase>(node.get())) names.insert(read->get_variable_id());
@@ -61,7 +61,7 @@ Variables FindVariables(const ov::Model& model) {
   return found;
 }
 
-// Whether the order of reading and assigning is the one that an input and an output have.
+// Whether all reads come before the assignment, as with an input and an output.
 bool IsReadFirst(const Variable& variable) {
   for (const auto& read : variable.reads) {
     if (!read->get_control_dependencies().empty()) return false;
@@ -69,7 +69,7 @@ bool IsReadFirst(const Variable& variable) {
   return true;
 }
 
-// Assign also passes its value on.
+// An Assign operation also passes its value on.
 void Remove(const std::shared_ptr<AssignBase>& assign, ov::Model& model) {
   assign->output(0).replace(assign->input_value(0));
   assign->clear_control_dependents();
@@ -85,7 +85,8 @@ void RemoveVariable(const std::string& name, ov::Model& model) {
   if (auto variable = model.get_variable_by_id(name)) model.remove_variable(variable);
 }
 
-// The operations that `value` is made by, without those of `model` that it does not need.
+// Returns a model of the operations that compute `value`, and nothing else of `model`; null if they use
+// variables.
 std::shared_ptr<ov::Model> PartOf(const ov::Output<ov::Node>& value) {
   ov::ParameterVector parameters;
   std::set<ov::Node*> seen{value.get_node()};
@@ -102,20 +103,20 @@ std::shared_ptr<ov::Model> PartOf(const ov::Output<ov::Node>& value) {
   return ov::Model(ov::OutputVector{value}, parameters).clone();
 }
 
-// What `value` always is; null when that depends on inputs.
+// Returns the value if it is constant; null when it depends on inputs.
 std::shared_ptr<Constant> ValueOf(const ov::Output<ov::Node>& value) {
   if (auto constant = ov::as_type_ptr<Constant>(value.get_node_shared_ptr())) return constant;
   const std::shared_ptr<ov::Model> part = PartOf(value);
   if (part == nullptr) return nullptr;
-  // Also what depends on nothing of an input but its shape.
+  // Also folds values that depend only on the shape of an input.
   ov::pass::Manager manager;
   manager.register_pass<ov::pass::ConstantFolding>();
   manager.run_passes(part);
   return ov::as_type_ptr<Constant>(part->get_results().at(0)->get_input_node_shared_ptr(0));
 }
 
-// What ReadValue gives as long as nothing was assigned: OpenVINO's own reset leaves as little as the shape
-// allows.
+// Returns the value of ReadValue before any assignment. Without an initial value, OpenVINO's reset leaves
+// zeros of the smallest shape allowed.
 std::shared_ptr<Constant> InitialOf(const ReadValueBase& read) {
   if (read.get_input_size() > 0) return ValueOf(read.input_value(0));
   const ov::PartialShape& shape = read.get_output_partial_shape(0);
@@ -130,7 +131,7 @@ bool SameValue(const Constant& a, const Constant& b) {
          std::memcmp(a.get_data_ptr(), b.get_data_ptr(), a.get_byte_size()) == 0;
 }
 
-// What all of them give in a new sequence; null when that is not one value.
+// Returns the initial value that all reads share in a new sequence; null if there is no such constant.
 std::shared_ptr<Constant> InitialOf(const Variable& variable) {
   std::shared_ptr<Constant> initial;
   for (const auto& read : variable.reads) {
@@ -154,7 +155,7 @@ Result<Tensor> ToTensor(const std::string& name, const Constant& constant) {
   return tensor;
 }
 
-// A variable as the pair of an input and an output that it becomes.
+// A variable as the input and output that replace it.
 struct Pair {
   std::string name;
   Variable variable;
@@ -185,8 +186,7 @@ void MakePorts(const Pair& pair, ov::Model& model) {
   model.add_results({result});
 }
 
-// Leaves out what needs no state: variables that nobody reads, and those that always are what they begin
-// with.
+// Removes variables that need no state: those never read, and those that always keep their initial value.
 void Simplify(Variables& variables, ov::Model& model) {
   for (auto entry = variables.all.begin(); entry != variables.all.end();) {
     const Variable& variable = entry->second;
@@ -202,7 +202,7 @@ void Simplify(Variables& variables, ov::Model& model) {
   }
 }
 
-// The pairs of all variables; nothing if one of them cannot be a pair.
+// Returns the pairs of all variables; nullopt if one of them cannot be a pair.
 std::optional<std::vector<Pair>> MakePairs(const Variables& variables) {
   std::vector<Pair> pairs;
   for (const auto& [name, variable] : variables.all) {
@@ -227,9 +227,8 @@ bool DependsOnState(const ov::Output<ov::Node>& value) {
   return false;
 }
 
-// OpenVINO's CPU device loses what is assigned to a variable if that is an input as it came, also when it was
-// given another shape or moved. So what comes from inputs alone is computed: the larger of a value and itself
-// has the same bits.
+// OpenVINO's CPU device loses an assigned value that is an unchanged input, even after a reshape or a move.
+// So values that come from inputs alone are computed: the maximum of a value and itself has the same bits.
 void GuardAssigned(const std::shared_ptr<AssignBase>& assign) {
   const ov::Output<ov::Node> value = assign->input_value(0);
   if (DependsOnState(value)) return;
@@ -315,7 +314,7 @@ std::vector<std::string> ForgetStates(ov::Model& model, bool& changed) {
   std::vector<std::string> left(variables.nested.begin(), variables.nested.end());
   for (const auto& [name, variable] : variables.all) {
     if (variables.nested.contains(name)) continue;
-    // In which order several of them would be served is the device's to decide.
+    // The device would decide the order of several reads.
     const bool one_value = variable.reads.size() < 2 || InitialOf(variable) != nullptr;
     const bool known =
         variable.reads.empty() || variable.reads[0]->get_input_size() > 0 || InitialOf(variable) != nullptr;

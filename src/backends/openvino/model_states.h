@@ -1,11 +1,11 @@
-// The states of a model: what it keeps from one inference to the next in its variables, which it reads
-// (ReadValue) and assigns (Assign).
+// The states of a model: variables that keep their values between inferences. The model reads them with
+// ReadValue and writes them with Assign.
 //
-// An infer request keeps variables of its own, so whatever of them a server wants to keep elsewhere has to be
-// copied out after each inference and in before the next. An input and an output, though, are set by pointer.
-// So a variable becomes an input, which is what is read, and an output, which is what is assigned. That says
-// the same wherever the value that a new sequence begins with is known when the model is loaded, and each
-// variable is read before it is assigned, once. A model of which this cannot be said keeps its variables.
+// Each infer request has its own variables. To keep their values elsewhere, the server would have to copy
+// them out after each inference, and in before the next. Inputs and outputs are set by pointer instead. So a
+// variable is replaced by an input (the value read) and an output (the value assigned). The result is the
+// same if the initial value is known at load time, and the variable is assigned once, after it is read. Any
+// other model keeps its variables.
 #pragma once
 
 #include <memory>
@@ -20,37 +20,37 @@
 namespace braid {
 
 struct ModelState {
-  std::string name;  // of the variable
+  std::string name;  // the variable's name
   ov::element::Type element;
   ov::PartialShape shape;
 };
 
 struct ModelStates {
-  // In the order of their names.
+  // Sorted by name.
   std::vector<ModelState> states;
-  // Whether they are the model's last inputs and outputs now, in this order; else they are variables still.
+  // Whether the states are the model's last inputs and outputs, in this order; if not, they are still
+  // variables.
   bool are_ports = false;
-  // Of ports: what a new sequence begins with.
+  // Of ports: the initial values in a new sequence.
   std::vector<Tensor> initial;
 };
 
-// Turns each loop over the steps of a series into variables (OpenVINO's LowLatency2), so that the model goes
-// on with the next request where it has ended with the last one. Does nothing to a model without such loops;
-// may give tensors further names. Throws what OpenVINO throws.
+// Turns each loop over the steps of a series into variables (OpenVINO's LowLatency2). The model then
+// continues with each request where the last one ended. Does nothing to a model without such loops; may give
+// tensors further names. Throws OpenVINO's exceptions.
 void ApplyLowLatency(const std::shared_ptr<ov::Model>& model);
 
-// The type of the first operation that ApplyLowLatency() is made for; empty when there is none.
+// Returns the type of the first operation that ApplyLowLatency() would replace; empty when there is none.
 std::string FindLoop(const ov::Model& model);
 
-// Takes the states out of a model, or tells of those that stay in it. Changes `model`. Throws what OpenVINO
-// throws. Errors: UNSUPPORTED for a state of a type or number of dimensions that cannot be kept; the text
-// names it.
+// Takes the states out of `model`, or describes those that stay in it. Throws OpenVINO's exceptions. Errors:
+// UNSUPPORTED for a state whose type or number of dimensions cannot be kept, or that is used within a loop or
+// a branch; the text names the state.
 Result<ModelStates> TakeStates(ov::Model& model);
 
-// Makes each inference of a model one that begins a sequence: what is read is what a new sequence begins
-// with, and nothing is assigned. Returns the variables that are still there, since they cannot be taken out;
-// these have to be reset before each inference. `changed` is set when there were any. Changes `model`. Throws
-// what OpenVINO throws.
+// Makes each inference of `model` begin a sequence: reads return initial values, and assignments are dropped.
+// Returns the variables that could not be removed; reset these before each inference. Sets `changed` if the
+// model had variables. Throws OpenVINO's exceptions.
 std::vector<std::string> ForgetStates(ov::Model& model, bool& changed);
 
 }  // namespace braid

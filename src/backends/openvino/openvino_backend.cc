@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-// What OpenVINO throws where nobody expects it to.
+// The status of an exception that OpenVINO is not expected to throw.
 Status Unexpected(const std::string& text) { return InternalError("OpenVINO: " + text); }
 
 template <class T, class Function>
@@ -69,7 +69,7 @@ std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
 }
 
 GpuPlacement OpenVinoBackend::Gpus(const inference::ModelConfig& config) {
-  // What is not told to run on a GPU runs where it always has, since other devices give other numbers.
+  // Models without a GPU setting stay on their device, since other devices compute other numbers.
   GpuPlacement placement{.automatic = false, .cpu_stands_in = impl_->cpu_stands_in};
   const auto wants = [](const auto& group) {
     return group.kind() == inference::ModelInstanceGroup::KIND_GPU;

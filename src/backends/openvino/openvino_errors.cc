@@ -15,7 +15,7 @@ struct Place {
 
 bool IsDigit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// The first place of a line at or behind `from`.
+// Returns the first source location in a line, at or behind `from`.
 std::optional<Place> FindPlace(std::string_view line, size_t from) {
   constexpr std::string_view kExtensions[] = {".cpp:", ".hpp:", ".cc:", ".h:", ".c:", ".inl:"};
   std::optional<Place> found;
@@ -35,8 +35,8 @@ std::optional<Place> FindPlace(std::string_view line, size_t from) {
   return found;
 }
 
-// Takes the places out of a line, with the words that lead to them. "Check 'a == b' failed at src/x.cpp:12:"
-// says where, and what follows it what; it is left in `check`, without the place.
+// Removes source locations from a line, with the words before them. In "Check 'a == b' failed at
+// src/x.cpp:12: text" it also removes the check, which goes to `check`, without its location.
 std::string WithoutPlaces(std::string_view line, std::string& check) {
   std::string text(line);
   size_t from = 0;

@@ -1,4 +1,4 @@
-// The border to OpenVINO, which throws: nothing that it throws gets past these.
+// Converts OpenVINO's exceptions to statuses, so that none leaves the backend.
 #pragma once
 
 #include <exception>
@@ -10,17 +10,17 @@
 
 namespace braid {
 
-// What an exception says, in one line: without the places in OpenVINO's sources that its texts are full of.
+// Returns the text of an exception in one line, without the locations in OpenVINO's sources.
 std::string CleanOpenVinoText(std::string_view text);
 
-// The text of the exception that is being handled. REQUIRES: called within a catch block.
+// Returns the text of the current exception. REQUIRES: called within a catch block.
 std::string CurrentExceptionText();
 
-// What OpenVINO makes of a std::bad_alloc of ours, which it takes for any exception.
+// The text of the exception that OpenVINO throws in place of a std::bad_alloc from the server's memory.
 inline constexpr std::string_view kFailedAllocationText = "std::bad_alloc";
 
-// Runs `function`; returns what it throws as a status that `to_status` makes of the text. Where memory could not be had, for that or for
-// what OpenVINO did, it is as Guarded() of base/guard.h has it.
+// Runs `function` and converts an exception to a status: `to_status` makes it of the text. If an allocation
+// failed, here or in OpenVINO, returns the status of Guarded() in base/guard.h.
 //   BRAID_RETURN_IF_ERROR(Guarded([&] { request.infer(); }, [](std::string text) { return ...; }));
 template <class Function, class ToStatus>
 Status Guarded(const Function& function, const ToStatus& to_status) noexcept {

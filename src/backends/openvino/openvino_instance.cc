@@ -11,8 +11,8 @@
 namespace braid {
 namespace {
 
-// So many short inferences run one after the other on a thread that has something else to do, and on one of
-// OpenVINO's at the end of an inference; then others that wait for the thread have their turn.
+// The most short inferences in a row on a thread with other work to do, and on OpenVINO's thread after an
+// inference. Then other work that waits for the thread has its turn.
 constexpr int kMostOnCallersThread = 4;
 constexpr int kMostOnCallbackThread = 8;
 
@@ -45,7 +45,7 @@ Status OpenVinoInstance::Make() {
     MutexLock lock(mutex_);
     std::swap(request_, old);
   }
-  // Waits for what OpenVINO does after a callback.
+  // Waits until OpenVINO has finished its callback.
   old = {};
   Status found;
   BRAID_RETURN_IF_ERROR(Guarded(
@@ -65,7 +65,7 @@ Status OpenVinoInstance::Make() {
 
 void OpenVinoInstance::Stop(int64_t deadline_ns) {
   MutexLock lock(mutex_);
-  // SteadyNowNs() and steady_clock are one clock.
+  // SteadyNowNs() reads steady_clock.
   const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
   while (!quiet() && changed_.WaitUntil(mutex_, deadline)) {
   }
@@ -84,7 +84,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
     ov::InferRequest request = request_;
     lock.Unlock();
     Deliver();
-    // A device looks at this between two operations of the model, so what runs ends soon.
+    // A device checks this between two operations of the model, so the inference ends soon.
     (void)Guarded([&] { request.cancel(); }, [](const std::string& text) { return InternalError(text); });
     lock.Lock();
     while (!quiet()) changed_.Wait(mutex_);
@@ -94,7 +94,7 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
   variables_ = nullptr;
   outputs_ = nullptr;
   inputs_ = nullptr;
-  // Waits for what OpenVINO does after a callback.
+  // Waits until OpenVINO has finished its callback.
   request_ = {};
 }
 
@@ -218,8 +218,8 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
           request_.infer();
           return;
         }
-        // OpenVINO takes the callback out while it calls it and puts it back afterwards, when the next
-        // inference may have begun and even ended. So it is set each time.
+        // OpenVINO takes the callback out for the call and puts it back afterwards. By then the next
+        // inference may have begun, or even ended, so the callback is set each time.
         request_.set_callback([this](std::exception_ptr exception) { OnCallback(std::move(exception)); });
         {
           MutexLock lock(mutex_);
@@ -241,7 +241,7 @@ OpenVinoInstance::Step OpenVinoInstance::Begin(bool here, Place place, Status& s
 }
 
 void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
-  // For the same reason it may be called at the end of an inference on a caller's thread.
+  // For the reason in Begin(), OpenVINO may call this at the end of an inference on a caller's thread.
   if (!asynchronous_) return;
   Status status;
   if (exception != nullptr) {
@@ -272,7 +272,7 @@ void OpenVinoInstance::OnCallback(std::exception_ptr exception) {
 bool OpenVinoInstance::Judge() {
   if (!inferred_) return true;
   if (!failed_) return source_.IsCurrent(generation_);
-  // What has not been tried may be good, and have failed because of another one that ran beside it.
+  // Untried shapes may be valid: the inference may have failed because of another one beside it.
   const bool tried = !source_.has_dynamic_inputs() || !inputs_->reshaped();
   return source_.Discard(generation_) && tried;
 }
@@ -299,7 +299,7 @@ std::unique_ptr<Execution> OpenVinoInstance::Finish(Status status) {
     done_.push_back(std::move(done));
     next = Next();
   }
-  // What is not to be used any more is not kept until somebody asks for it.
+  // Frees a discarded infer request at once, instead of at the next execution.
   if (!usable) {
     const RetryingAllocation retrying;
     source_.Run([this] { RenewIfIdle(); });
@@ -354,7 +354,7 @@ InstanceReport OpenVinoInstance::report() const {
   return report;
 }
 
-// What cannot be told costs its request, and no other its turn.
+// If reporting fails, only that request is lost; the others are still reported.
 void OpenVinoInstance::Tell(Done& done) {
   Execution& execution = *done.execution;
   executions_.fetch_add(1, std::memory_order_relaxed);

@@ -1,12 +1,13 @@
 // OpenVinoInstance: one infer request of a compiled model.
 //
-// It has no thread. A short inference runs on the thread that hands it over (see run_policy.h), others on
-// OpenVINO's threads; responses leave on the thread on which the inference ended. What is handed over while
-// the infer request is busy waits here, and begins before the responses of the one before it are sent.
+// The instance has no thread. A short inference runs on the calling thread (see run_policy.h), a longer one
+// on OpenVINO's threads. Responses are sent by the thread on which the inference ended. Executions that
+// arrive while the infer request is busy are queued; the next one begins before the responses of the previous
+// one are sent.
 //
-// Where an inference has failed, its infer request is thrown away, and maybe the compiled model with it (see
-// RequestSource). What ran in that meanwhile, and what failed without its shapes being tried before, runs
-// once more in the one that is made instead.
+// After a failed inference the infer request is discarded, and sometimes the compiled model too (see
+// RequestSource). Executions that ran in the discarded model meanwhile then run once more, in the new
+// infer request. So do those that failed with shapes that had not been tried before.
 #pragma once
 
 #include <atomic>
@@ -35,15 +36,16 @@ namespace braid {
 
 class OpenVinoInstance final : public Instance {
  public:
-  // `facts` and `pools` outlive the instance; there is one pool for each state. `source` does until Stop().
+  // `facts` and `pools` outlive the instance; there is one pool for each state. `source` lives at least until
+  // Stop().
   OpenVinoInstance(std::string name, bool passive, const CompiledFacts& facts,
                    const std::vector<std::shared_ptr<StatePool>>& pools, RequestSource& source);
   ~OpenVinoInstance() override;
 
-  // Makes the infer request. Errors: what OpenVINO says.
+  // Creates the infer request. Errors: INTERNAL with OpenVINO's text.
   Status Start(ExecutionListener& listener);
-  // Waits until nothing is inside any more; at `deadline_ns` what has not begun fails, and what runs is
-  // cancelled. REQUIRES: nobody calls Execute() any more.
+  // Waits until no execution is pending. At `deadline_ns` queued executions fail, and the running one is
+  // cancelled. REQUIRES: no thread calls Execute() any more.
   void Stop(int64_t deadline_ns);
 
   const std::string& name() const override { return name_; }
@@ -51,11 +53,11 @@ class OpenVinoInstance final : public Instance {
   InstanceReport report() const override;
   void Execute(std::unique_ptr<Execution> execution) override;
 
-  // Makes the infer request anew if it is not to be used any more and nobody uses it. By the source's thread.
+  // Replaces the infer request if it is discarded and idle. Runs on the source's thread.
   void RenewIfIdle();
 
  private:
-  // An execution that has ended, with what its requests are to hear.
+  // A finished execution, with the responses to its requests.
   struct Done {
     std::unique_ptr<Execution> execution;
     ExecutionTimes times;
@@ -63,43 +65,43 @@ class OpenVinoInstance final : public Instance {
   };
 
   enum class Step : unsigned char { kRuns, kEnded, kLater };
-  // Where executions are run: on a thread that has something else to do, or on the source's.
+  // Where executions run: on a thread with other work to do, or on the source's thread.
   enum class Place : unsigned char { kAnywhere, kSource };
 
-  // Makes the infer request and what binds tensors to it, in place of those that are there. REQUIRES: the
-  // caller has the infer request, and is not within a callback of it.
+  // Creates the infer request and its bindings, in place of the present ones. REQUIRES: the caller owns the
+  // infer request, and is not within a callback of it.
   Status Make();
   bool IsUsable() const { return !failed_ && source_.IsCurrent(generation_); }
-  // On the source's thread: makes the infer request anew, if need be, and goes on with what waits. REQUIRES:
-  // the caller has the infer request.
+  // On the source's thread: replaces the infer request if need be, and runs the queued executions. REQUIRES:
+  // the caller owns the infer request.
   void Renew();
 
-  // Runs an execution, and those that have waited for it if it ends at once; at most `most_here` of them on
-  // this thread, if they are short. REQUIRES: the caller has the infer request.
+  // Runs an execution. If it ends at once, runs queued ones too. At most `most_here` run on this thread, and
+  // only short ones. REQUIRES: the caller owns the infer request.
   void Run(std::unique_ptr<Execution> execution, int most_here, Place place = Place::kAnywhere);
-  // Has the source's thread go on with running_, and with the infer request.
+  // Passes running_ and the infer request to the source's thread.
   void Postpone();
   // Makes an execution running_.
   void Take(std::unique_ptr<Execution> execution);
-  // The next execution that waits; null when there is none, and the infer request has been passed on.
+  // Returns the next queued execution. Null if there is none; the infer request is then released.
   std::unique_ptr<Execution> Next() BRAID_REQUIRES(mutex_);
-  // Nothing runs, and nobody talks to the listener.
+  // Whether no execution runs and no thread is calling the listener.
   bool quiet() const BRAID_REQUIRES(mutex_) { return !busy_ && !delivery_.taken() && callbacks_ == 0; }
-  // What the infer request gets before an inference. Throws what OpenVINO throws.
+  // Binds inputs, states and outputs before an inference. Throws OpenVINO's exceptions.
   Status Bind();
-  // Tries the shapes of the inputs, if need be; false if that takes too long here.
+  // Tries the shapes of the inputs, if need be; returns false if that would take too long on this thread.
   bool TryShapes(Place place, Status& status);
-  // Begins with running_. When it has ended already, its result is in `status`; kLater: the source's thread
-  // has to do something before.
+  // Begins running_. kEnded: it has ended already, with the result in `status`. kLater: the source's thread
+  // has work to do first.
   Step Begin(bool here, Place place, Status& status);
   void OnCallback(std::exception_ptr exception);
-  // Makes the responses of running_, and passes the infer request on: returns the next execution, which the
-  // caller has to run, or null. That is running_ itself when it is to run once more.
+  // Makes the responses of running_. Returns the next execution, which the caller must run, or null if the
+  // infer request was released. Returns running_ itself if it must run once more.
   std::unique_ptr<Execution> Finish(Status status);
-  // Looks at how running_ has ended; returns whether that is to be believed.
+  // Checks how running_ has ended; returns whether the result can be trusted.
   bool Judge();
   std::vector<InferenceResponse> MakeResponses(const Execution& execution, Status status);
-  // Tells the listener of what has ended, unless another thread is about to.
+  // Reports finished executions to the listener, unless another thread is doing so.
   void Deliver();
   void Tell(Done& done);
 
@@ -110,31 +112,32 @@ class OpenVinoInstance final : public Instance {
   RequestSource& source_;
   ExecutionListener* listener_ = nullptr;  // constant after Start()
 
-  // Owned by the thread that has the infer request: the one that has set busy_, or runs its callback.
+  // Owned by the thread that owns the infer request: the thread that set busy_, or that runs its callback.
   ov::InferRequest request_;  // changed with mutex_ held, for Stop()
-  uint64_t generation_ = 0;   // of the source's, which request_ is of
-  bool failed_ = true;        // there is none, or what it was asked for has failed
-  bool inferred_ = false;     // running_ has come as far as the device
+  uint64_t generation_ = 0;   // the source's generation that request_ belongs to
+  bool failed_ = true;        // request_ is missing or must not be used again
+  bool inferred_ = false;     // the device has begun running_
   std::unique_ptr<InputBinding> inputs_;
   std::unique_ptr<OutputBinding> outputs_;
-  std::unique_ptr<VariableBinding> variables_;  // null for models that have none
+  std::unique_ptr<VariableBinding> variables_;  // null for models without variables
   std::unique_ptr<Execution> running_;
   ExecutionTimes times_;
   size_t input_bytes_ = 0;
   bool asynchronous_ = false;  // running_ ends with a callback
   RunTimes run_times_;
 
-  std::atomic<uint64_t> executions_{0};  // that have ended
+  std::atomic<uint64_t> executions_{0};  // finished ones
 
-  Mutex mutex_;      // a leaf lock: nothing is called with it held
-  CondVar changed_;  // told when the instance may have become quiet
+  Mutex mutex_;      // a leaf lock: held for no calls
+  CondVar changed_;  // notified when the instance may have become quiet
 
-  bool busy_ BRAID_GUARDED_BY(mutex_) = false;        // somebody has the infer request
+  bool busy_ BRAID_GUARDED_BY(mutex_) = false;        // a thread owns the infer request
   SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // to the listener
-  bool stopped_ BRAID_GUARDED_BY(mutex_) = false;     // there is no infer request any more
+  bool stopped_ BRAID_GUARDED_BY(mutex_) = false;     // the infer request is destroyed
   int callbacks_ BRAID_GUARDED_BY(mutex_) = 0;        // inferences begun whose callback has not returned
-  // Of OpenVINO, while it is in OnCallback(): what it is handed meanwhile waits until it has told of what has
-  // ended, and runs on it if it is short, which spares another thread's being woken for each inference.
+  // OpenVINO's thread during OnCallback(). Executions that this thread hands over are queued until the
+  // finished ones are reported. Short ones then run on this thread, which saves waking another thread for
+  // each inference.
   std::thread::id callback_thread_ BRAID_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<Execution>> waiting_ BRAID_GUARDED_BY(mutex_);
   std::deque<Done> done_ BRAID_GUARDED_BY(mutex_);

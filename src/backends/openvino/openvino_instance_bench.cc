@@ -1,5 +1,5 @@
-// What an instance adds to an inference of a tiny model, on the caller's thread and on OpenVINO's; and what
-// the state of a sequence costs.
+// The overhead of an instance over an inference of a tiny model, on the caller's thread and on OpenVINO's;
+// and the cost of a sequence's state.
 #include <benchmark/benchmark.h>
 #include <sched.h>
 
@@ -65,7 +65,7 @@ class Listener final : public ExecutionListener {
   std::atomic<uint64_t> responses{0};
 };
 
-// From Execute() to OnResponse(). The argument says whether the caller's thread may run it.
+// From Execute() to OnResponse(). The argument: whether the caller's thread may run the inference.
 void BM_InstanceExecute(benchmark::State& state) {
   CompiledFacts facts;
   facts.model_name = "tiny";
@@ -95,10 +95,10 @@ void BM_InstanceExecute(benchmark::State& state) {
 }
 BENCHMARK(BM_InstanceExecute)->Arg(1)->Arg(0);
 
-// How a step of a sequence has its state, which it adds to.
+// How a step of a sequence gets its state.
 enum Place : int64_t { kPlain, kPorts, kVariables };
 
-// The state begins with zeros, or with what only an inference can know.
+// The state begins with zeros, or with a value that only an inference can compute.
 std::shared_ptr<ov::Model> Adding(size_t floats, Place place) {
   using namespace ov::opset13;  // NOLINT: a graph is hard to read otherwise
   const ov::Shape shape{1, floats};
@@ -136,8 +136,8 @@ class KeepingListener final : public ExecutionListener {
   std::atomic<uint64_t> responses{0};
 };
 
-// One step after the other of one sequence. Arguments: bytes of the state, and Place. kPlain is the same
-// arithmetic of an ordinary model, whose second output the caller gives to it again.
+// Steps of one sequence, one after the other. Arguments: bytes of the state, and Place. kPlain does the same
+// arithmetic in an ordinary model: the caller feeds the second output back in.
 void BM_SequenceStep(benchmark::State& state) {
   const auto place = static_cast<Place>(state.range(1));
   auto model = Adding(static_cast<size_t>(state.range(0)) / sizeof(float), place);

@@ -1,4 +1,4 @@
-// Instances under load, and the life of what they hand out.
+// Instances under load, and the lifetime of their outputs.
 #include "backends/openvino/openvino_instance.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Passes responses on, and counts executions. Throws in place of passing on while `throws` is set.
+// Passes responses on, and counts executions. Throws instead while `throws` is set.
 class SimpleListener final : public ExecutionListener {
  public:
   void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override { ++executed; }
@@ -34,7 +34,7 @@ class SimpleListener final : public ExecutionListener {
 
 class Instances : public OpenVinoHarness {
  protected:
-  // Takes some milliseconds: a chain of products of matrices.
+  // A model that takes some milliseconds: a chain of matrix products.
   std::shared_ptr<ov::Model> Slow() {
     auto b = models::Input("b", ov::element::f32, ov::PartialShape{1, 512});
     std::vector<float> identity(512 * 512, 0);
@@ -63,7 +63,7 @@ class Instances : public OpenVinoHarness {
           if (!good) ++wrong;
           if (i % 16 == 0) kept.push_back(std::move(response));
         }
-        // Answers that are kept stay as they were.
+        // Answers that are kept stay unchanged.
         for (size_t k = 0; k < kept.size(); ++k) {
           const auto x = static_cast<float>(t * count + static_cast<int>(k) * 16);
           if (ValuesOf<float>(kept[k].outputs[0]) != std::vector<float>{2 * x + 1, -2 * x + 1}) ++wrong;
@@ -112,7 +112,7 @@ TEST_F(Instances, OutputsStayWhileLaterInferencesRun) {
     const float expected = 2 * static_cast<float>(i) + 1;
     EXPECT_THAT(ValuesOf<float>(kept[static_cast<size_t>(i)].outputs.at(0)), ElementsAre(expected, expected));
   }
-  // The memory that comes back is used again.
+  // Returned memory is reused.
   const std::byte* place = kept.back().outputs[0].data.data();
   kept.clear();
   std::set<const std::byte*> places;
@@ -123,7 +123,7 @@ TEST_F(Instances, OutputsStayWhileLaterInferencesRun) {
   Stop(model);
 }
 
-// Others may read them at the same time.
+// Other requests may read the inputs at the same time.
 TEST_F(Instances, InputsAreNotWrittenTo) {
   for (const ov::PartialShape& shape : {ov::PartialShape{1, 64}, ov::PartialShape{-1, -1}}) {
     auto b = models::Input("b", ov::element::f32, shape);
@@ -165,7 +165,7 @@ TEST_F(Instances, WhatNobodyWantsAnyMoreDoesNotRun) {
   loaded->model->Stop(SteadyNowNs() + 1'000'000'000);
 }
 
-// The answer may outlive the model that gave it.
+// An answer may outlive its model.
 TEST_F(Instances, OutputsOutliveTheModel) {
   for (const ov::PartialShape& shape : {ov::PartialShape{1, 2}, ov::PartialShape{-1, -1}}) {
     Save(models::Affine(shape));
@@ -200,7 +200,7 @@ TEST_F(Instances, StopEndsWhatIsInside) {
   auto loaded = Load(config);
   ASSERT_TRUE(loaded.ok());
 
-  // Spoken to directly, since a scheduler would hold requests back.
+  // Called directly, since a scheduler would hold requests back.
   SimpleListener listener;
   ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
   Instance& instance = *loaded->model->instances()[0];
@@ -251,7 +251,7 @@ TEST_F(Instances, FaultsOfARequestAreAnsweredAndTheNextOneRuns) {
   Save(models::Affine({1, 2}));
   auto loaded = Load(Config());
   ASSERT_TRUE(loaded.ok());
-  // Without the checks that stand before it.
+  // Bypasses the checks in front of the instance.
   SimpleListener listener;
   ASSERT_TRUE(loaded->model->Start(listener, [](const std::string&) {}).ok());
   const auto run = [&](std::vector<Tensor> inputs) {
@@ -271,7 +271,7 @@ TEST_F(Instances, FaultsOfARequestAreAnsweredAndTheNextOneRuns) {
   EXPECT_THAT(run({Floats("b", {1, 3}, {1, 2})}).status.message(), HasSubstr("has 8 bytes"));
   EXPECT_THAT(run({Floats("b", {1, 3}, {1, 2, 3})}).status.message(),
               HasSubstr("Internal inference error - "));
-  // Memory that begins where a number cannot.
+  // Memory at an address that is not aligned for numbers.
   HeapAllocator heap;
   Buffer odd = heap.Allocate(9).value();
   const float values[] = {1, 2};
@@ -284,11 +284,11 @@ TEST_F(Instances, FaultsOfARequestAreAnsweredAndTheNextOneRuns) {
 
 TEST(RunPolicy, ShortInferencesRunOnTheCallersThread) {
   RunTimes times;
-  EXPECT_FALSE(RunsOnCaller(times, 8));  // nothing is known
+  EXPECT_FALSE(RunsOnCaller(times, 8));  // nothing measured yet
   times = UpdateRunTimes(times, 20'000, 8);
   EXPECT_TRUE(RunsOnCaller(times, 8));
-  EXPECT_FALSE(RunsOnCaller(times, 9));  // larger than any that was measured
-  // One that was held up says little, many say much.
+  EXPECT_FALSE(RunsOnCaller(times, 9));  // larger than any measured input
+  // One long run has little effect, many have much.
   times = UpdateRunTimes(times, 50'000'000, 4);
   EXPECT_TRUE(RunsOnCaller(times, 8));
   for (int i = 0; i < 20; ++i) times = UpdateRunTimes(times, 1'000'000, 8);
@@ -304,7 +304,7 @@ TEST(CleanOpenVinoText, KeepsWhatItSaysAndLeavesOutWhere) {
                 "ir: Could not open the file: \"x.xml\"\n\n"),
             "FrontEnd API failed with GeneralFailure: ir: Could not open the file: \"x.xml\"");
   EXPECT_EQ(CleanOpenVinoText("Check 'x' failed at a.cpp:1:\n"), "Check 'x' failed");
-  // Also where they stand within a line.
+  // Also in the middle of a line.
   EXPECT_EQ(CleanOpenVinoText("Exception from src/inference/src/cpp/infer_request.cpp:224:\n"
                               "Exception from src/plugins/intel_cpu/src/node.cpp:823:\n"
                               "[CPU] Reshape node with name 'R' Check 'n <= 1' failed at "
@@ -313,7 +313,7 @@ TEST(CleanOpenVinoText, KeepsWhatItSaysAndLeavesOutWhere) {
             "[CPU] Reshape node with name 'R'; [cpu]reshape: the shape of input data (2.5) conflicts");
   EXPECT_EQ(CleanOpenVinoText("Caught exception: Exception from src/a/b.hpp:55: it broke at src/c.h:7"),
             "Caught exception:  it broke");
-  // What is no place stays.
+  // Text that is not a location stays.
   EXPECT_EQ(CleanOpenVinoText("no file a.cpp: none, b.h:x, 'c:9'"), "no file a.cpp: none, b.h:x, 'c:9'");
   EXPECT_EQ(CleanOpenVinoText("one\ntwo\n"), "one; two");
 }

@@ -22,7 +22,7 @@ class OpenVinoModel final : public BackendModel {
     std::string name;
     bool passive = false;
   };
-  // `source` makes the infer requests.
+  // `source` makes the infer requests. `files`, if not null, are kept as long as the model.
   OpenVinoModel(std::unique_ptr<RequestSource> source, CompiledFacts facts,
                 const std::vector<InstanceName>& instances, std::shared_ptr<const void> files);
   ~OpenVinoModel() override;
@@ -36,11 +36,11 @@ class OpenVinoModel final : public BackendModel {
 
  private:
   HeapAllocator allocator_;
-  const std::shared_ptr<const void> files_;  // temporary ones, which the compiled model may have mapped
+  const std::shared_ptr<const void> files_;  // temporary files, which the compiled model may have mapped
   const CompiledFacts facts_;
-  std::vector<std::shared_ptr<StatePool>> pools_;  // one for each state; buffers share them
+  std::vector<std::shared_ptr<StatePool>> pools_;  // one for each state; buffers share ownership
   std::vector<std::unique_ptr<OpenVinoInstance>> instances_;
-  const std::unique_ptr<RequestSource> source_;  // its thread works for the instances, so it ends first
+  const std::unique_ptr<RequestSource> source_;  // destroyed first: its thread uses the instances
 };
 
 }  // namespace braid

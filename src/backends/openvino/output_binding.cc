@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// How much memory one output of an instance keeps for the next inferences, beyond two pieces.
+// The most memory that one output of an instance keeps for later inferences, beyond two pieces.
 constexpr size_t kKeptBytes = size_t{4} << 20;
 constexpr size_t kMostPieces = 16;
 
@@ -18,7 +18,7 @@ size_t MostPieces(size_t bytes) {
   return bytes == 0 ? kMostPieces : std::clamp<size_t>(kKeptBytes / bytes, 2, kMostPieces);
 }
 
-// Keeps a tensor of OpenVINO's as long as somebody reads it.
+// Keeps an OpenVINO tensor until the last buffer over it is released.
 class TensorOwner final : public BufferOwner {
  public:
   explicit TensorOwner(ov::Tensor tensor) : tensor_(std::move(tensor)) {}
@@ -28,7 +28,7 @@ class TensorOwner final : public BufferOwner {
   const ov::Tensor tensor_;
 };
 
-// The wire form of `count` strings.
+// Encodes `count` strings in their wire format.
 Result<Buffer> WriteStrings(const std::string* strings, size_t count) {
   size_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -75,7 +75,7 @@ Result<OutputBinding::Piece> OutputBinding::MakePiece(size_t index) const {
     return Piece{Buffer(nullptr, 0, piece), piece->tensor()};
   }
   if (!output.is_static) {
-    // It grows to whatever size the outputs have.
+    // The tensor grows to the size of the outputs.
     ov::Tensor tensor = MakeTensorIn(facts_.output_memory, output.element, output.shape);
     return Piece{Buffer(nullptr, 0, new TensorOwner(tensor)), tensor};
   }
@@ -96,7 +96,8 @@ Status OutputBinding::Prepare() {
     auto piece = std::find_if(port.pieces.begin(), port.pieces.end(), is_free);
     if (piece == port.pieces.end()) {
       BRAID_ASSIGN_OR_RETURN(Piece fresh, MakePiece(i));
-      // A client that keeps everything gets memory of its own each time; what it keeps is not ours to count.
+      // If a client keeps all its outputs, each inference gets new memory; the binding need not keep those
+      // pieces.
       if (port.pieces.size() >= port.most_pieces) port.pieces.erase(port.pieces.begin());
       port.pieces.push_back(std::move(fresh));
       piece = port.pieces.end() - 1;
@@ -135,7 +136,7 @@ Result<Tensor> OutputBinding::Take(size_t index) {
   if (own.get_byte_size() == bytes && own.data() == data) {
     owner->AddReference();
   } else {
-    // A device that writes elsewhere lends us that place, and gets another the next time.
+    // The device wrote elsewhere: the client gets that tensor, and the device another one next time.
     owner = new TensorOwner(tensor);
     port.bound = SIZE_MAX;
   }
@@ -172,7 +173,7 @@ Tensor OutputBinding::TakeState(size_t index) {
     result.data = Buffer(data, bytes, new TensorOwner(tensor));
     return result;
   }
-  // Its sequence has the piece from here on, and then the pool.
+  // The sequence now owns the piece, which then returns to the pool.
   BufferOwner* owner = piece.memory.owner();
   owner->AddReference();
   result.data = Buffer(data, bytes, owner);

@@ -1,8 +1,8 @@
-// OutputBinding: where an infer request writes its outputs, and how they become responses without a copy.
+// OutputBinding: the memory of an infer request's outputs, which become responses without a copy.
 //
-// Each inference writes to memory that nobody reads: as long as a client holds an output, the next inference
-// gets another piece of memory. Pieces that have come back are used again. States, which sequences hold for
-// long, have memory that all instances share; small ones are copied there.
+// Each inference writes to memory that has no other user: while a client holds an output, the next inference
+// gets another piece. Returned pieces are reused. Sequences hold states for long, so all instances share the
+// memory of states; small states are copied there.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ namespace braid {
 
 class OutputBinding {
  public:
-  // `facts`, `request` and `pools`, which are those of the states, outlive the binding. One thread at a time.
+  // `facts`, `request` and the states' `pools` outlive the binding. One thread at a time.
   OutputBinding(const CompiledFacts& facts, const std::vector<std::shared_ptr<StatePool>>& pools,
                 ov::InferRequest& request);
 
-  // Before an inference. Throws what OpenVINO throws. Errors: no memory.
+  // Binds memory before an inference. Throws OpenVINO's exceptions. Errors: an allocation failed.
   Status Prepare();
-  // After it: the outputs, one list for each request of `execution`. Strings and nothing else are copied.
-  // Throws what OpenVINO throws. Errors: outputs that cannot be divided among the requests.
+  // Returns the outputs after an inference, one list for each request of `execution`. Copies strings only.
+  // Throws OpenVINO's exceptions. Errors: outputs that cannot be divided among the requests.
   Result<std::vector<std::vector<Tensor>>> Collect(const Execution& execution);
 
  private:
-  // Memory and the tensor that writes to it. Of an output whose shape is not known beforehand, the tensor
+  // Memory and the tensor that writes to it. If the shape of the output is not known beforehand, the tensor
   // owns the memory, and the buffer holds the tensor.
   struct Piece {
     Buffer memory;
@@ -40,9 +40,9 @@ class OutputBinding {
   };
   struct Port {
     std::vector<Piece> pieces;
-    size_t bound = SIZE_MAX;  // the piece that the infer request has
+    size_t bound = SIZE_MAX;  // the piece bound to the infer request
     size_t most_pieces = 1;
-    StatePool* pool = nullptr;  // of a state
+    StatePool* pool = nullptr;  // the pool, if the output is a state
   };
 
   Result<Piece> MakePiece(size_t index) const;

@@ -1,13 +1,13 @@
-// A fault of OpenVINO's CPU device that has to be kept away from.
+// Works around a fault of OpenVINO's CPU device.
 #pragma once
 
 #include <openvino/openvino.hpp>
 
 namespace braid {
 
-// Where an output is an input as it came, the device takes the memory of both for one: it reads what lies in
-// the output's before the inference, and writes that to the input's. So such an output is put behind two
-// operations that change nothing, which has the device copy it. Throws what OpenVINO throws.
+// Guards outputs that are an input unchanged. The device treats the memory of both as one: it reads the
+// output's memory before the inference, and writes to the input's. This puts two operations without effect in
+// front of such outputs, which forces a copy. Throws OpenVINO's exceptions.
 void GuardPassedInputs(ov::Model& model);
 
 }  // namespace braid

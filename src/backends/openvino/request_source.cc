@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// How many combinations of shapes are remembered; then they are tried again.
+// The most combinations of shapes remembered; beyond that, all are tried again.
 constexpr size_t kMostKnown = 4096;
 
 bool HasDynamicInput(const ov::Model& model) {
@@ -18,7 +18,7 @@ bool HasDynamicInput(const ov::Model& model) {
                      [](const auto& input) { return input.get_partial_shape().is_dynamic(); });
 }
 
-// OpenVINO takes any tensor for a reshape whose pattern has zeros ("as it is") and nothing to be found out.
+// OpenVINO accepts any tensor for a reshape whose pattern has zeros (unchanged) and no dimension to compute.
 void CheckReshapes(const ov::Model& model) {
   for (const auto& node : model.get_ops()) {
     if (!ov::is_type<ov::opset13::Reshape>(node)) continue;
@@ -38,7 +38,7 @@ RequestSource::RequestSource(ov::CompiledModel compiled, std::shared_ptr<const o
       is_dynamic_(model->is_dynamic()),
       dynamic_inputs_(HasDynamicInput(*model)),
       compiled_(std::move(compiled)) {
-  // Shares the constants.
+  // The clone shares the constants.
   if (dynamic_inputs_) tried_ = model->clone();
 }
 
@@ -52,7 +52,7 @@ Result<RequestSource::Made> RequestSource::Make() {
   made.generation = compiled_generation_;
   BRAID_RETURN_IF_ERROR(Guarded(
       [&] {
-        make_mutex_.AssertHeld();  // it is called at once
+        make_mutex_.AssertHeld();  // Guarded() calls this at once
         made.request = compiled_.create_infer_request();
       },
       [](const std::string& text) { return InternalError(text); }));
@@ -78,7 +78,7 @@ std::optional<std::string> RequestSource::Try(const std::vector<ov::Shape>& shap
     MutexLock lock(try_mutex_);
     const Status status = Guarded(
         [&] {
-          try_mutex_.AssertHeld();  // it is called at once
+          try_mutex_.AssertHeld();  // Guarded() calls this at once
           for (size_t i = 0; i < shapes.size(); ++i)
             tried_->get_parameters().at(i)->set_partial_shape(ov::PartialShape(shapes[i]));
           tried_->validate_nodes_and_infer_types();

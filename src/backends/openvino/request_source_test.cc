@@ -1,4 +1,4 @@
-// What an inference has failed in is made anew, once, and only where it has been spoiled.
+// After a failed inference the model is compiled again, once, and only if the failure spoiled it.
 #include "backends/openvino/request_source.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class Sources : public ::testing::Test {
  protected:
-  // Of a = b * 2 + 1.
+  // A source for a = b * 2 + 1.
   std::unique_ptr<RequestSource> Make(const std::shared_ptr<ov::Model>& model) {
     auto compile = [this, model]() -> Result<ov::CompiledModel> {
       ++compiled_;

@@ -1,9 +1,8 @@
-// Where an inference runs: on the thread that hands it over, or on OpenVINO's own threads.
+// Decides where an inference runs: on the calling thread or on OpenVINO's threads.
 //
-// Handing over to another thread takes about 30 us until the answer is there, which is several times what a
-// tiny model needs; and the caller is a thread of the network, which must not be held up by a large one. So a
-// model runs where it is called as long as its measured time says that this costs the caller no more than
-// handing over would.
+// Handing over to another thread delays the answer by about 30 us, several times the inference time of a tiny
+// model. But the calling thread serves the network, and a large model must not block it. So a model runs on
+// the calling thread while its measured time costs the caller no more than handing over.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +10,24 @@
 
 namespace braid {
 
-// What is known of a model's inferences on one instance. Plain data; the owner of the infer request keeps it.
+// The measured times of a model's inferences on one instance. Plain data, kept by the owner of the infer
+// request.
 struct RunTimes {
   int64_t typical_ns = 0;  // 0: none measured
-  size_t most_bytes = 0;   // the largest inputs that ran in a short time
+  size_t most_bytes = 0;   // the largest inputs that ran within kLongestRunOnCaller
 };
 
-// The longest inference that runs on the caller's thread: about what two hand-overs take.
+// The longest inference, in ns, to run on the calling thread: about the time of two hand-overs.
 inline constexpr int64_t kLongestRunOnCaller = 50'000;
 
-// Whether an inference over `input_bytes` of inputs is to run on the caller's thread. One with larger inputs
-// than any that was measured may take longer, whatever the others took.
+// Whether an inference over `input_bytes` of inputs runs on the calling thread. Inputs larger than any
+// measured may take longer, so they do not.
 inline bool RunsOnCaller(const RunTimes& times, size_t input_bytes) {
   return times.typical_ns > 0 && times.typical_ns <= kLongestRunOnCaller && input_bytes <= times.most_bytes;
 }
 
-// Takes a further measurement into account. A thread that lost its processor for a while says little about
-// the model, so one long time moves the typical one only so far.
+// Adds a measurement. A thread that was preempted measures a long time, so one measurement has a bounded
+// effect on the typical time.
 inline RunTimes UpdateRunTimes(RunTimes times, int64_t ns, size_t input_bytes) {
   if (ns < 1) ns = 1;
   if (times.typical_ns == 0) {

@@ -15,7 +15,7 @@
 namespace braid {
 namespace {
 
-// More than this is a slip of the pen: each has buffers of its own.
+// Larger numbers are probably a mistake: each infer request has its own buffers.
 constexpr uint32_t kMostInferRequests = 1024;
 
 std::string Join(const std::vector<std::string>& names) {
@@ -24,14 +24,14 @@ std::string Join(const std::vector<std::string>& names) {
   return list.empty() ? "none" : list;
 }
 
-// A file that is there and is a model may still be of operations that OpenVINO does not know.
+// An existing model file may still use operations that OpenVINO does not know.
 Status ReadError(const ModelFile& file, const std::string& text) {
   const std::string who = std::string(FormatName(file.format)) + " '" + file.path + "' ";
   const bool is_read = text.find("No conversion rule") != std::string::npos ||
                        text.find("OpConversionFailure") != std::string::npos ||
                        text.find("unsupported opset") != std::string::npos;
   if (is_read) return UnsupportedError(who + "has operations that OpenVINO cannot do: " + text);
-  // Its core runs without the libraries that read models; Debian's packages have them apart.
+  // The core runs without the libraries that read models; Debian packages them separately.
   constexpr std::string_view kReaders = "Available frontends:";
   const size_t readers = text.find(kReaders);
   if (readers != std::string::npos &&
@@ -44,7 +44,8 @@ Status ReadError(const ModelFile& file, const std::string& text) {
   return FaultError(Fault::kFileInvalid, who + "cannot be read: " + text);
 }
 
-// Why a request might crash `model`, in which `unknown` is what GuardStrings() has returned; empty: it cannot.
+// Returns why a request might crash `model`, or empty text if none can. `unknown` is the result of
+// GuardStrings().
 std::string Danger(const std::string& unknown, const ov::Model& model) {
   if (!unknown.empty()) return unknown + " is not known to be safe with strings";
   const std::string exposed = FindExposed(model);
@@ -52,7 +53,7 @@ std::string Danger(const std::string& unknown, const ov::Model& model) {
                          : exposed + " takes positions or counts of requests, which OpenVINO does not check";
 }
 
-// Devices that stand for others.
+// Devices that select among other devices.
 bool IsVirtual(const std::string& device) {
   return device == "AUTO" || device == "MULTI" || device == "HETERO" || device == "BATCH";
 }
@@ -156,7 +157,7 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
           compiled.streams = compiled.model.get_property(ov::num_streams).num;
         if (tells(ov::hint::inference_precision.name())) {
           const ov::element::Type type = compiled.model.get_property(ov::hint::inference_precision);
-          // As its accuracy mode has it, each operation in the type that the file gives it.
+          // In the accuracy mode, each operation has the type in the file.
           compiled.precision = type == ov::element::dynamic ? "FP32" : WireName(*FromElementType(type));
         }
       },

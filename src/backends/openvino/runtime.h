@@ -1,5 +1,5 @@
-// OpenVinoRuntime: OpenVINO's core, which finds devices, reads and compiles models. Made with the first
-// model, since it loads libraries.
+// OpenVinoRuntime: OpenVINO's core, which finds devices, and reads and compiles models. The core is made with
+// the first model, since it loads libraries.
 #pragma once
 
 #include <memory>
@@ -17,27 +17,27 @@
 
 namespace braid {
 
-// What a model is compiled with.
+// Options for compiling a model.
 struct CompileOptions {
   std::string device = "CPU";
   ov::AnyMap properties;
   bool use_cache = true;
-  uint32_t infer_requests = 0;  // 0: as many as the device finds best
-  bool trusted = false;         // its owner wants it inside the server
+  uint32_t infer_requests = 0;  // 0: the device chooses
+  bool trusted = false;         // its configuration turns isolation off
 };
 
 struct Compiled {
   ov::CompiledModel model;
   uint32_t infer_requests = 1;
-  int streams = 0;        // 0: the device does not tell
-  std::string precision;  // in which it computes FP32; empty: the device does not tell
+  int streams = 0;        // 0: not reported by the device
+  std::string precision;  // in which the device computes FP32; empty: not reported
 };
 
 class OpenVinoRuntime {
  public:
-  // `cache_directory`: where compiled models are kept; `extension`: a library with operators. Empty: none.
-  // `output_memory`: where models write their outputs; null: the heap. `contain_crashes`,
-  // `smaller_types`: see OpenVinoBackend::Options.
+  // `cache_directory`: a cache of compiled models; `extension`: a library with operators. Empty: none.
+  // `output_memory`: memory for outputs; null: the heap. `contain_crashes`, `smaller_types`: see
+  // OpenVinoBackend::Options.
   OpenVinoRuntime(std::string cache_directory, std::string extension,
                   BufferAllocator* output_memory = nullptr, bool contain_crashes = false,
                   bool smaller_types = true)
@@ -50,22 +50,22 @@ class OpenVinoRuntime {
   BufferAllocator* output_memory() const { return output_memory_; }
   bool smaller_types() const { return smaller_types_; }
 
-  // Makes the core, if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
+  // Makes the core if there is none yet. Errors: INVALID_ARGUMENT for an extension that cannot be used.
   Status Load();
 
-  // Any thread; blocks. Errors: Fault::kFileInvalid.
+  // Reads a model. Any thread; blocks. Errors: Fault::kFileInvalid.
   Result<std::shared_ptr<ov::Model>> Read(const ModelFile& file);
-  // Any thread; blocks; changes `model` (GuardMatrixProducts(), GuardPassedInputs(), GuardStrings()). Errors:
-  // Fault::kNeedsProcess; Fault::kCannotCompileModel, which names the devices that there are when the wanted one is not among
-  // them.
+  // Guards `model` (GuardMatrixProducts(), GuardPassedInputs(), GuardStrings()) and compiles it. Any thread;
+  // blocks. Errors: Fault::kNeedsProcess; Fault::kCannotCompileModel, whose text lists the devices if the
+  // wanted one is missing.
   Result<Compiled> Compile(const std::shared_ptr<ov::Model>& model, const CompileOptions& options);
-  // What makes the infer requests of a model that Compile() has compiled. The runtime and `log` outlive it.
+  // Returns the source of infer requests for a model from Compile(). The runtime and `log` outlive it.
   std::unique_ptr<RequestSource> MakeSource(const std::string& name, Compiled compiled,
                                             std::shared_ptr<ov::Model> model, CompileOptions options,
                                             Logger& log);
-  // The names of the devices that there are: "CPU", "GPU.0".
+  // Returns the names of the devices found: "CPU", "GPU.0".
   Result<std::vector<std::string>> Devices();
-  // The names of what can be set for a device.
+  // Returns the names of a device's properties.
   Result<std::vector<std::string>> Properties(const std::string& device);
 
  private:
@@ -78,7 +78,7 @@ class OpenVinoRuntime {
   const bool contain_crashes_;
   const bool smaller_types_;
   Mutex mutex_;
-  std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once it is made
+  std::unique_ptr<ov::Core> core_ BRAID_GUARDED_BY(mutex_);  // constant once made
 };
 
 }  // namespace braid

@@ -8,13 +8,13 @@
 namespace braid {
 namespace {
 
-// What is kept for the next steps, beyond one piece.
+// The most bytes of free pieces; one piece is always kept, of any size.
 constexpr size_t kMostFreeBytes = size_t{16} << 20;
 
 }  // namespace
 
 void StatePool::Piece::Destroy() {
-  // Without this share a pool with pieces in it would never go.
+  // Breaks the reference cycle: the pool holds the piece, so the piece must not own the pool.
   const std::shared_ptr<StatePool> pool = std::move(pool_);
   if (!pool->Return(this)) delete this;
 }

@@ -1,9 +1,9 @@
-// StatePool: the memory of one state of a model's sequences.
+// StatePool: the memory for one state of a model's sequences.
 //
-// A sequence keeps a state until its next request has run, and while that runs there are two: what it reads
-// and what it writes. So with every step a sequence takes a piece of memory and gives one back, which the
-// next step takes, of whatever sequence and on whatever instance. What comes back and is not taken soon (the
-// sequences have ended) goes back to the system, but for a few.
+// A sequence keeps a state until its next request has run. During that request there are two: one is read,
+// one is written. So each step takes a piece of memory and returns another, which the next step of any
+// sequence on any instance reuses. When sequences have ended, all but a few returned pieces go back to the
+// system.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace braid {
 
 class StatePool : public std::enable_shared_from_this<StatePool> {
  public:
-  // Memory and the tensor that writes to it, which grows if its shape is set to a larger one. It comes back
-  // to the pool with the last buffer that has it as its owner, on any thread; it may outlive the model.
+  // Memory and the tensor that writes to it; the tensor grows if its shape is set to a larger one. The piece
+  // returns to the pool with the last buffer that it owns, on any thread. It may outlive the model.
   class Piece final : public BufferOwner {
    public:
     ov::Tensor& tensor() { return tensor_; }
@@ -33,22 +33,22 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
 
     ov::Tensor tensor_;
     size_t bytes_ = 0;                 // the most that the tensor had
-    std::shared_ptr<StatePool> pool_;  // null while it lies in the pool
+    std::shared_ptr<StatePool> pool_;  // null while the piece is in the pool
   };
 
-  // `shape`: of a state whose shape is not known beforehand, the smallest.
-  // `memory`: where pieces lie, which outlives them; null: the heap.
+  // `shape`: the smallest one if the shape of the state is not known beforehand. `memory`: the memory of
+  // pieces, which outlives them; null: the heap.
   static std::shared_ptr<StatePool> Make(const ov::element::Type& element, const ov::Shape& shape,
                                          BufferAllocator* memory = nullptr) {
     return std::shared_ptr<StatePool>(new StatePool(element, shape, memory));
   }
   ~StatePool();
 
-  // A piece that nobody reads or writes, of undefined contents and shape; the caller has one reference. Any
-  // thread. Throws what OpenVINO throws.
+  // Returns a piece without other users, of undefined contents and shape; the caller owns one reference. Any
+  // thread. Throws OpenVINO's exceptions.
   Piece* Take();
 
-  // How many pieces lie in the pool.
+  // The number of pieces in the pool.
   size_t free_pieces() const;
 
  private:
@@ -58,7 +58,7 @@ class StatePool : public std::enable_shared_from_this<StatePool> {
       : element_(element), shape_(shape), memory_(memory) {
     free_.reserve(kKeptPieces);
   }
-  // Whether the pool keeps it.
+  // Takes back a piece; returns false if the pool does not keep it.
   bool Return(Piece* piece);
 
   const ov::element::Type element_;

@@ -39,7 +39,7 @@ TEST(StatePool, KeepsAFewOfThemAndNotTooMuchMemory) {
   }
 }
 
-// What counts is what a piece has grown to.
+// A piece counts with the size that it has grown to.
 TEST(StatePool, CountsTheMemoryOfPiecesThatGrow) {
   auto pool = StatePool::Make(ov::element::u8, {0});
   std::vector<Buffer> taken(100);

@@ -1,5 +1,5 @@
-// Stateful models: sequences whose states are given to whichever infer request is next, compared bit for bit
-// with OpenVINO's own variables.
+// Stateful models: any infer request takes the states of a sequence. Results are compared bit for bit with
+// those of OpenVINO's own variables.
 #include <gmock/gmock.h>
 
 #include <openvino/pass/low_latency.hpp>
@@ -29,7 +29,7 @@ std::vector<size_t> DimsOf(const Tensor& tensor) { return {tensor.shape.begin(),
 
 class StatefulModels : public OpenVinoHarness {
  protected:
-  // A model that runs, spoken to as a scheduler does.
+  // A running model, used as a scheduler does.
   struct Served {
     ServableInfo info;
     std::unique_ptr<BackendModel> model;
@@ -38,8 +38,8 @@ class StatefulModels : public OpenVinoHarness {
       if (model != nullptr) model->Stop(SteadyNowNs() + 10'000'000'000);
     }
 
-    // One step on an instance: the client's outputs; `states` are those of the sequence, none in a new one.
-    // A step that fails leaves them alone.
+    // Runs one step on an instance; returns the client's outputs. `states` are those of the sequence, none in
+    // a new one. A step that fails leaves them unchanged.
     Result<std::vector<Tensor>> Step(size_t instance, std::vector<Tensor> inputs,
                                      std::vector<Tensor>& states) {
       WaitingSink sink;
@@ -66,7 +66,7 @@ class StatefulModels : public OpenVinoHarness {
     OvmsModelConfig config = Config();
     config.stateful = true;
     config.nireq = 2;
-    // Where the processor has bf16, OpenVINO uses it unasked, and not alike in both forms of a model.
+    // With bf16 support, OpenVINO uses it by default, and differently in the two forms of a model.
     config.plugin_config["INFERENCE_PRECISION_HINT"] = "f32";
     return config;
   }
@@ -82,8 +82,8 @@ class StatefulModels : public OpenVinoHarness {
     return started.ok() ? std::move(served) : nullptr;
   }
 
-  // Runs three sequences beside each other, over two instances, and each by itself with the variables of an
-  // infer request; the results have the same bits. `inputs` makes those of a step of a sequence.
+  // Runs three sequences at once over two instances, and each alone with the variables of an infer request.
+  // The results have the same bits. `inputs` makes the inputs of a step of a sequence.
   void CompareWithVariables(const OvmsModelConfig& config, bool are_ports,
                             const std::function<std::vector<Tensor>(int sequence, int step)>& inputs) {
     auto model = core_.read_model(VersionPath() + "/model.xml");
@@ -105,7 +105,7 @@ class StatefulModels : public OpenVinoHarness {
     for (int step = 0; step < 12; ++step) {
       for (int sequence = 0; sequence < 3; ++sequence) {
         SCOPED_TRACE("step " + std::to_string(step) + " of sequence " + std::to_string(sequence));
-        // The last sequence begins anew in between.
+        // The last sequence begins again in between.
         const bool begins = sequence == 2 && step == 6;
         auto& request = own[static_cast<size_t>(sequence)];
         auto& mine = states[static_cast<size_t>(sequence)];
@@ -140,7 +140,7 @@ class StatefulModels : public OpenVinoHarness {
       EXPECT_EQ(states[i].name, specs[i].name);
       EXPECT_EQ(states[i].type, specs[i].type);
       EXPECT_TRUE(ShapeMatches(specs[i].shape, states[i].shape)) << ShapeToString(states[i].shape);
-      // The device gives a state without dimensions one.
+      // The device gives a scalar state one dimension.
       if (!states[i].shape.empty()) {
         EXPECT_EQ(DimsOf(states[i]), DimsOf(variable->get_state()));
       }
@@ -151,7 +151,7 @@ class StatefulModels : public OpenVinoHarness {
   ov::Core core_;
 };
 
-// What a step of a sequence is given: no two are the same.
+// The inputs for a step of a sequence, different in each step.
 std::vector<float> Values(size_t count, int sequence, int step) {
   std::vector<float> values;
   for (size_t i = 0; i < count; ++i) {
@@ -204,14 +204,14 @@ TEST_F(StatefulModels, RunningSumsAreThoseOfVariables) {
   CompareWithVariables(Stateful(), true, inputs);
   Save(models::RunningSum({1, 3}, models::FloatConstant({1, 3}, {5, -6, 7}), {1, 3}));
   CompareWithVariables(Stateful(), true, inputs);
-  // What it begins with is the result of a computation, which is done when the model is loaded.
+  // The initial value is computed, once, when the model is loaded.
   auto init = std::make_shared<ov::opset13::Sqrt>(models::FloatConstant({1, 3}, {2, 3, 5}));
   Save(models::RunningSum({1, 3}, init, {1, 3}));
   CompareWithVariables(Stateful(), true, inputs);
 }
 
 TEST_F(StatefulModels, AnyShapeThatTheStateMayHave) {
-  // The state takes the shape of what was added to it.
+  // The state takes the shape of the tensor that was added to it.
   const auto inputs = [](int sequence, int step) {
     const int64_t rows = step < 4 ? 1 : 1 + sequence;
     return std::vector<Tensor>{
@@ -223,7 +223,7 @@ TEST_F(StatefulModels, AnyShapeThatTheStateMayHave) {
   CompareWithVariables(Stateful(), true, inputs);
 }
 
-// A row is added at each step, to none at first.
+// Each step adds a row to a state that begins empty.
 TEST_F(StatefulModels, AStateThatGrows) {
   auto in = models::Input("in", ov::element::f32, ov::PartialShape{1, 4});
   auto variable = models::MakeVariable("rows", ov::PartialShape{-1, 4});
@@ -255,7 +255,7 @@ TEST_F(StatefulModels, ALoopBecomesStatesByLowLatency) {
     };
   };
   CompareWithVariables(config, true, inputs(1));
-  // A loop of several steps stays one.
+  // A loop of several steps stays a loop.
   Save(models::LstmLoop(3, false));
   CompareWithVariables(config, true, inputs(3));
   // The file has three steps, the settings say one.
@@ -269,8 +269,8 @@ TEST_F(StatefulModels, ALoopBecomesStatesByLowLatency) {
   EXPECT_EQ(states.size(), 2u);
 }
 
-// What the states of a loop begin with by itself, the transformation replaces by zeros; without that they may
-// be constants, or inputs, which only variables can take.
+// The transformation replaces a loop's own initial states with zeros. Without it they may be constants, or
+// inputs, which only variables support.
 TEST_F(StatefulModels, LoopsWhoseStatesBeginAsTheModelSays) {
   for (const bool is_input : {false, true}) {
     auto model = models::LstmLoop(1, is_input);
@@ -337,7 +337,7 @@ TEST_F(StatefulModels, VariablesOfAnyShapeMayBeginWithAnInput) {
   });
 }
 
-// OpenVINO's own variables lose such a state, on a CPU.
+// OpenVINO's own variables lose such a state on a CPU.
 TEST_F(StatefulModels, AStateMayBeTheLastInputAsItCame) {
   for (const bool begins_with_input : {false, true}) {
     Save(models::Difference(begins_with_input));
@@ -362,7 +362,7 @@ TEST_F(StatefulModels, AStateMayBeTheLastInputAsItCame) {
   }
 }
 
-// What OpenVINO's own variables cannot do on a CPU.
+// OpenVINO's own variables do not support this on a CPU.
 TEST_F(StatefulModels, AVariableMayBeReadTwice) {
   Save(models::ReadTwice());
   auto served = Serve(Stateful());
@@ -530,7 +530,7 @@ TEST_F(StatefulModels, TheMemoryOfStatesIsUsedAgain) {
         EXPECT_EQ(ValuesOf<float>(states[i][0]), std::vector<float>(64, static_cast<float>(step + 1)));
       }
     }
-    // One each, and those that are written to.
+    // One piece for each sequence, and those being written.
     EXPECT_LE(places.size(), kSequences + 2);
   }
 }
@@ -548,7 +548,7 @@ TEST_F(StatefulModels, StatesOutliveTheirModel) {
   }
 }
 
-// Each thread has an instance; what a sequence has goes from one to the other.
+// Each thread has an instance; the states of a sequence move between instances.
 TEST_F(StatefulModels, InstancesRunBesideEachOther) {
   for (const auto& model : {models::TwoStates(), models::BeginsWithInput()}) {
     Save(model);
@@ -581,7 +581,7 @@ TEST_F(StatefulModels, InstancesRunBesideEachOther) {
   }
 }
 
-// A compiled model that comes from the cache has the states in the same places.
+// A compiled model from the cache has the states in the same places.
 TEST_F(StatefulModels, CompiledModelsAreCached) {
   const std::string cache = folder_->path() + "/cache";
   std::filesystem::create_directories(cache);
@@ -677,7 +677,7 @@ TEST_F(StatefulModels, VariablesWithinABranchAreRefused) {
   EXPECT_TRUE(changed);
 }
 
-// A step that the network cannot do leaves the states of all sequences as they are.
+// A step that the network does not accept leaves the states of all sequences unchanged.
 TEST_F(StatefulModels, AStepOfABadShapeSpoilsNothing) {
   for (const bool are_ports : {true, false}) {
     Save(are_ports ? models::RunningSum({1, -1}, models::FloatConstant({1, 2}, {0, 0}), {1, -1})

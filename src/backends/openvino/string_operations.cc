@@ -11,13 +11,14 @@ namespace {
 
 namespace ops = ov::opset15;
 
-// Tried with strings of changing numbers and lengths, under the sanitizer of addresses (string_operations_test.cc).
+// Tested with strings of changing numbers and lengths under the address sanitizer
+// (string_operations_test.cc).
 constexpr std::string_view kSafe[] = {"Concat",         "Constant",  "Gather",   "If",      "Loop",
                                       "Parameter",      "Reshape",   "Result",   "ShapeOf", "Squeeze",
                                       "TensorIterator", "Transpose", "Unsqueeze"};
-// Those that crash. Each takes strings by its first input alone.
+// Operations that crash. Each takes strings only by its first input.
 constexpr std::string_view kMovers[] = {"Identity", "Slice", "Split", "StridedSlice", "VariadicSplit"};
-// Those that give the strings of another request when there are none.
+// Operations that return the strings of another request when they get none.
 constexpr std::string_view kPackers[] = {"StringTensorPack", "StringTensorUnpack"};
 
 template <size_t N>
@@ -37,7 +38,7 @@ ov::Output<ov::Node> Integers(const ov::Shape& shape, const std::vector<int64_t>
   return ops::Constant::create(ov::element::i64, shape, values)->output(0);
 }
 
-// Where the elements of a tensor lie behind each other, in its shape.
+// Returns a tensor of the same shape with the index of each element.
 ov::Output<ov::Node> PositionsIn(const ov::Output<ov::Node>& tensor) {
   const auto shape = std::make_shared<ops::ShapeOf>(tensor);
   const auto count = std::make_shared<ops::ReduceProd>(shape, Integers({1}, {0}));
@@ -63,11 +64,11 @@ void MovePositions(ov::Node& node) {
     output.replace(Pick(flat, moved->output(output.get_index())));
 }
 
-// The device leaves out what has an input without elements, and gives the strings of an earlier request. So there is
-// always one more in front, of no characters, since positions must ascend; among the characters it is behind them.
-// A second call knows by `kPadded` what is done.
+// The device skips operations with an empty input, and returns the strings of an earlier request. So each
+// input gets one more element, an empty string. It comes first, since positions must ascend; among the
+// characters it comes last. `kPadded` marks padded operations for a second call.
 constexpr char kPadded[] = "braid_padded";
-constexpr size_t kCharacters = 2;  // which input or output they are
+constexpr size_t kCharacters = 2;  // the index of the characters, among inputs or outputs
 void PadInputs(ov::Node& node) {
   ov::OutputVector inputs;
   for (const auto& input : node.inputs()) {

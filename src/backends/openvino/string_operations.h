@@ -1,6 +1,7 @@
-// Operations on strings, whose tensors OpenVINO's CPU device copies byte by byte now and then: two tensors then own
-// the same characters, and a request that changes their number ends the process. Or it leaves out what has nothing to do,
-// and gives the strings of an earlier request.
+// Works around faults of OpenVINO's CPU device in operations on strings. The device sometimes copies string
+// tensors byte by byte. Two tensors then own the same characters, and a request with another number of
+// strings crashes the process. It also skips operations on empty inputs, which then return the strings of an
+// earlier request.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace braid {
 
-// Puts operations that are known to be safe in the place of those that are known to crash: what they would do to the
-// strings is done to their positions, by which the strings are gathered. Throws what OpenVINO throws. Returns
-// an operation on strings of which neither is known, with its name; empty: there is none.
+// Replaces operations that are known to crash with safe ones: they move the positions of the strings, and a
+// Gather then picks the strings. Throws OpenVINO's exceptions. Returns the type and the name of an operation
+// on strings that is neither known to be safe nor known to crash; empty if there is none.
 std::string GuardStrings(ov::Model& model);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Strings whose number changes from request to request, through each operation that takes some.
+// Each operation that takes strings, with numbers of strings that change from request to request.
 #include "backends/openvino/string_operations.h"
 
 #include <gmock/gmock.h>
@@ -31,11 +31,11 @@ std::shared_ptr<ov::Model> Changing(const Change& change, const ov::PartialShape
 class StringOperations : public TritonHarness {
  protected:
   using Row = std::vector<std::string>;
-  // Short ones lie within their string object and long ones beside it.
+  // Short strings are stored inside their string object, long ones outside.
   static std::string Text(size_t row, size_t column) {
     return std::string((row * 7 + column * 5) % 40, static_cast<char>('a' + row % 26));
   }
-  // `kept` says which row and column of the input each string of output `output` is, in order.
+  // `kept` returns the row and column of the input for each string of output `output`, in order.
   void ExpectMoved(const Change& change, size_t output, const Shape& shape_less_rows,
                    const std::function<std::vector<std::pair<size_t, size_t>>(size_t rows)>& kept) {
     Save(Changing(change));
@@ -144,7 +144,7 @@ TEST_F(StringOperations, NoStringsAreNotThoseOfAnEarlierRequest) {
       0, {3}, All);
 }
 
-// A client's index beyond the strings reads nothing that is not the client's.
+// A client's index beyond the strings reads no other memory.
 TEST_F(StringOperations, AnIndexOutOfRangeGivesNoneOfTheStrings) {
   auto in = models::Input("in", ov::element::i64, {-1});
   auto words = ops::Constant::create(ov::element::string, {2}, std::vector<std::string>{"zero", "one"});
@@ -169,7 +169,7 @@ TEST_F(StringOperations, AnUnknownOneIsNamed) {
   EXPECT_EQ(GuardStrings(model), "Equal 'same'");
 }
 
-// What is behind a condition is part of the model.
+// A branch of a condition is part of the model.
 TEST_F(StringOperations, ThoseWithinConditionsAreReplaced) {
   auto in = models::Input("in", ov::element::string, {-1});
   auto flag = models::Input("flag", ov::element::boolean, {});

@@ -10,10 +10,10 @@
 namespace braid {
 namespace {
 
-// What BufferAllocator aligns to.
+// The alignment that BufferAllocator guarantees.
 constexpr size_t kAlignment = 64;
 
-// OpenVINO copies allocators, so what one has handed out is shared by its copies.
+// OpenVINO copies allocators, so the copies share their allocations.
 class TensorMemory {
  public:
   explicit TensorMemory(BufferAllocator& memory) : memory_(memory) {}
@@ -27,7 +27,7 @@ class TensorMemory {
     return data;
   }
   void deallocate(void* data, size_t, size_t) noexcept {
-    Buffer freed;  // goes after the lock
+    Buffer freed;  // freed after the lock is released
     MutexLock lock(given_->mutex);
     const auto found = given_->buffers.find(data);
     if (found == given_->buffers.end()) return;

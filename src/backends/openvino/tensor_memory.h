@@ -1,4 +1,4 @@
-// Tensors of OpenVINO's that lie in memory of an allocator of ours, also when they grow.
+// OpenVINO tensors in memory of the server's allocators, also after they grow.
 #pragma once
 
 #include <openvino/openvino.hpp>
@@ -7,7 +7,7 @@
 
 namespace braid {
 
-// `memory` outlives the tensor; null: OpenVINO's own. Throws what OpenVINO throws, and std::bad_alloc.
+// `memory` outlives the tensor; null: OpenVINO's own. Throws OpenVINO's exceptions, and std::bad_alloc.
 ov::Tensor MakeTensorIn(BufferAllocator* memory, const ov::element::Type& element, const ov::Shape& shape);
 
 }  // namespace braid

@@ -78,7 +78,7 @@ Status ApplyMappingFile(const std::string& version_path, const std::string& mode
                         Logger& log) {
   std::error_code fault;
   const std::filesystem::path path(version_path);
-  // A version that is a file has its mapping beside it.
+  // If the version is a file, the mapping is beside it.
   const std::string place =
       (std::filesystem::is_regular_file(path, fault) ? path.parent_path() : path).string();
   const std::string file = place + "/" + kMappingFile;

@@ -1,5 +1,5 @@
-// The names of a model's inputs and outputs: what the model calls them, what clients call them, and under
-// which of all these a setting finds them.
+// The names of a model's inputs and outputs: the model's own, those for clients, and those that settings may
+// use.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ namespace braid {
 
 // The names of one input or output.
 struct PortNames {
-  std::string name;                 // what clients call it
-  std::vector<std::string> others;  // what the model calls it, if that is something else
+  std::string name;                 // for clients
+  std::vector<std::string> others;  // the model's own, if different
 
   bool Has(const std::string& wanted) const;
 };
@@ -27,20 +27,20 @@ struct ModelNames {
   std::vector<PortNames> outputs;
 };
 
-// As the model has them; an output without a name is "out_{index}".
+// Returns the model's own names; an output without a name is "out_{index}".
 ModelNames NamesOf(const ov::Model& model);
 
-// Takes the names for clients from `version_path`/mapping_config.json, {"inputs": {real: mapped}, "outputs":
-// {real: mapped}}, if there is such a file. A real name that the model does not have is logged. Errors:
-// Fault::kFileInvalid for a file that is something else, or two ports of one name.
+// Reads the names for clients from `version_path`/mapping_config.json, {"inputs": {real: mapped}, "outputs":
+// {real: mapped}}, if there is such a file. Logs a real name that the model does not have. Errors:
+// Fault::kFileInvalid for a malformed file, or two ports of one name.
 Status ApplyMappingFile(const std::string& version_path, const std::string& model_name, ModelNames& names,
                         Logger& log);
 
-// "a, b, c": what clients call them.
+// Returns the names for clients: "a, b, c".
 std::string ListNames(const std::vector<PortNames>& ports);
 
-// The entry of a setting that is for `port`: by any of its names, or by "" when the port is the only one of
-// its kind. Null when there is none.
+// Returns the entry of a setting for `port`: by any of its names, or by "" when the port is the only one of
+// its kind. Returns null when there is none.
 template <class T>
 const T* FindSetting(const std::map<std::string, T>& setting, const PortNames& port, bool only) {
   for (const auto& [name, value] : setting) {

@@ -46,7 +46,7 @@ auto* FindTensor(Tensors& tensors, const PortNames& port) {
   return static_cast<decltype(&*tensors.begin())>(nullptr);
 }
 
-// The type and the dims of a tensor as a configuration writes them, where it does not yet.
+// Adds the type and the dims of a tensor to the configuration where they are missing.
 template <class Tensor, class Port>
 Status CompleteTensor(const ModelConfig& config, const Port& port, Tensor& tensor) {
   if (tensor.data_type() == inference::TYPE_INVALID) {
@@ -71,7 +71,7 @@ Status CompleteTensor(const ModelConfig& config, const Port& port, Tensor& tenso
     }
     dims.erase(dims.begin());
   }
-  // A configuration needs a dimension, also for what has none.
+  // A configuration needs a dimension, even for a scalar.
   if (dims.empty()) {
     tensor.add_dims(1);
     tensor.mutable_reshape();
@@ -80,7 +80,7 @@ Status CompleteTensor(const ModelConfig& config, const Port& port, Tensor& tenso
   return OkStatus();
 }
 
-// Whether the dims of a configuration and the shape of the model have sizes in common.
+// Checks that the dims of the configuration and the shape of the model have sizes in common.
 template <class Tensor, class Port>
 Status CheckTensor(const ModelConfig& config, const Port& port, const Tensor& tensor) {
   const auto type = FromElementType(port.get_element_type());
@@ -198,7 +198,7 @@ Status FitTritonModel(const ModelConfig& config, ov::Model& model, ModelNames& n
     PortNames& port = names.outputs[i];
     if (take_schedulers(port, schedulers.outputs)) continue;
     const auto* tensor = FindTensor(config.output(), port);
-    if (tensor == nullptr) continue;  // nobody sees it
+    if (tensor == nullptr) continue;  // hidden from clients
     BRAID_RETURN_IF_ERROR(CheckTensor(config, model.output(i), *tensor));
     take_name(port, tensor->name());
   }

@@ -1,5 +1,4 @@
-// The configuration of a Triton model and the model itself: completing the one from the other, and seeing
-// whether they agree.
+// Completes the configuration of a Triton model from the model, and checks that they agree.
 #pragma once
 
 #include <memory>
@@ -13,14 +12,13 @@
 
 namespace braid {
 
-// Adds inputs where the configuration names none, outputs likewise, and types and dims that it leaves out.
-// max_batch_size stays as it is: with one, the first dimension of every tensor is that of the batch. Errors: INVALID_ARGUMENT for
-// tensors that cannot have such a form.
+// Adds missing inputs, outputs, types and dims to the configuration. Inputs are added only if it names none;
+// outputs likewise. max_batch_size stays as it is: if it is set, the first dimension of every tensor is the
+// batch. Errors: INVALID_ARGUMENT for tensors that cannot have such a form.
 Status CompleteTritonConfig(const ov::Model& model, const ModelNames& names, inference::ModelConfig& config);
 
-// Gives the tensors the names that the configuration has for them, lets batches be of any size up to
-// max_batch_size, and checks that names, types and dims are those of the model. Errors: INVALID_ARGUMENT,
-// which names the tensor.
+// Renames the tensors as the configuration does, and allows batches of any size up to max_batch_size. Checks
+// that names, types and dims are those of the model. Errors: INVALID_ARGUMENT; the text names the tensor.
 Status FitTritonModel(const inference::ModelConfig& config, ov::Model& model, ModelNames& names);
 
 }  // namespace braid

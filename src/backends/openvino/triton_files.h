@@ -1,4 +1,4 @@
-// Which file of a Triton model runs, by the backend or platform that its configuration names.
+// Chooses the file of a Triton model, by the backend or platform in its configuration.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace braid {
 
-// Backends of other runtimes whose models OpenVINO reads ("onnxruntime", "tensorflow", "tflite"), and those
-// which are known and refused by CheckTritonBackend().
+// Whether the backend belongs to another runtime: one whose models OpenVINO reads ("onnxruntime",
+// "tensorflow", "tflite"), or a known one that CheckTritonBackend() refuses.
 bool IsOtherRuntime(std::string_view backend);
 
-// Errors: UNSUPPORTED for models of a runtime whose files OpenVINO does not read, with what to do.
+// Errors: UNSUPPORTED for models of a runtime whose files OpenVINO does not read; the text says how to go on.
 Status CheckTritonBackend(const inference::ModelConfig& config);
 
-// The default name of the model's file or folder: the first that is there of those which such models may
-// have, else the one that they ought to have.
+// Returns the default name of the model's file or folder: the first existing one of the names that such
+// models may have, or the expected name if none exists.
 std::string DefaultTritonFile(const inference::ModelConfig& config, const std::string& version_path);
 
 }  // namespace braid

@@ -18,7 +18,7 @@
 namespace braid {
 namespace {
 
-// Parameters that the server itself knows.
+// Parameters that the server itself handles.
 constexpr std::string_view kServersParameters[] = {"FORCE_CPU_ONLY_INPUT_TENSORS", kIsolateParameter};
 
 Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
@@ -28,11 +28,12 @@ Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
   return runtime.Read(file);
 }
 
-// Parameters of Triton's backend for OpenVINO that are no properties of a device.
+// Parameters of Triton's backend for OpenVINO that are not properties of a device.
 constexpr std::string_view kTargetDevice = "TARGET_DEVICE";
 constexpr std::string_view kHintBf16 = "HINT_BF16";
 constexpr std::string_view kExtensionPath = "CPU_EXTENSION_PATH";
-// Batches are free here, shapes are those of the configuration, and a model is compiled by as many threads as there are.
+// These have no meaning here: batches have any size, shapes come from the configuration, and compilation uses
+// all threads.
 constexpr std::string_view kWithoutMeaning[] = {"COMPILATION_NUM_THREADS", "ENABLE_BATCH_PADDING",
                                                 "RESHAPE_IO_LAYERS", "SKIP_OV_DYNAMIC_BATCHSIZE"};
 
@@ -71,8 +72,8 @@ Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRu
                                   "' is none of OpenVINO's for device " + device + ", which are: " + list);
     }
   }
-  // Some processors have OpenVINO compute in BF16 what is of FP32. Triton's runtimes do not, and the same model is to give
-  // the same numbers on the next machine.
+  // On some processors OpenVINO computes FP32 in BF16. Triton's runtimes do not, and a model must compute the
+  // same numbers on every machine.
   if (std::find(known.begin(), known.end(), precision) != known.end() &&
       !properties.contains(ov::hint::execution_mode.name())) {
     properties.emplace(precision, ov::element::f32);

@@ -1,4 +1,4 @@
-// A model of a Triton repository, run by OpenVINO.
+// Loads models of a Triton repository into OpenVINO.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace braid {
 Status AutoCompleteTritonModel(const ModelLocation& location, OpenVinoRuntime& runtime,
                                inference::ModelConfig& config);
 
-// See Backend::Create(). The parameters of the configuration are properties of OpenVINO's plugin.
+// See Backend::Create(). The configuration's parameters are properties of OpenVINO's plugin.
 Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& location,
                                                         const inference::ModelConfig& config,
                                                         OpenVinoRuntime& runtime, Logger& log);

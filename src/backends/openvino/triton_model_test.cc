@@ -1,4 +1,4 @@
-// Models of a Triton repository: the configuration completed and checked, and batches.
+// Models of a Triton repository: completing and checking the configuration, and batches.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
@@ -51,7 +51,7 @@ TEST_F(TritonModel, ATensorWithoutDimensionsOfItsOwnIsReshaped) {
 }
 
 TEST_F(TritonModel, RequestsAreBatchedAndTheirAnswersAreSlices) {
-  // The file has a batch of one; the configuration lets it be up to eight.
+  // The file has a batch of one; the configuration allows up to eight.
   Save(models::Affine({1, 2}));
   auto model = Serve(
       "backend: 'openvino' max_batch_size: 8 dynamic_batching { preferred_batch_size: [8] "
@@ -200,7 +200,7 @@ TEST_F(TritonModel, OtherRuntimesAreStoodInForOrRefused) {
 }
 
 TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
-  // The client says what shape the values are to have.
+  // The client gives the shape for the values.
   auto shape = models::Input("shape", ov::element::i64, ov::PartialShape{2});
   auto values_in = models::Input("values", ov::element::f32, ov::PartialShape{-1});
   auto reshape = std::make_shared<ov::opset13::Reshape>(values_in, shape, false);
@@ -218,7 +218,7 @@ TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
   Stop(*model);
 }
 
-// Runs a step of a sequence.
+// Runs steps of sequences.
 class TritonStates : public TritonModel {
  protected:
   Result<std::shared_ptr<InstancePool>> ServeSequences(const std::string& text, bool complete = true) {
@@ -278,7 +278,7 @@ TEST_F(TritonStates, VariablesAreStatesOfSequences) {
         EXPECT_THAT(ValuesOf<float>(response.outputs[0]), ElementsAre(times * x, times * 10 * x));
       }
     }
-    // It begins anew.
+    // The sequence begins again.
     const auto response = Step(*model, 1, true, {Floats("in", {1, 2}, {5, 6})});
     ASSERT_TRUE(response.status.ok()) << response.status;
     EXPECT_THAT(ValuesOf<float>(response.outputs.at(0)), ElementsAre(5, 6));
@@ -361,7 +361,7 @@ TEST_F(TritonModel, WithoutSequencesAModelWithVariablesBeginsAnewWithEachRequest
   Stop(*model);
 }
 
-// Processors that compute in BF16 when they may lose the last digits of these.
+// Processors that compute in BF16 would lose the last digits of these numbers.
 TEST_F(TritonModel, NumbersAreComputedInTheTypeOfTheFile) {
   constexpr int64_t kSize = 64;
   auto b = models::Input("b", ov::element::f32, {-1, kSize});

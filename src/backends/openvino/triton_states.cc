@@ -23,7 +23,7 @@ const State* FindState(const ModelConfig& config, const std::string& name) {
   return nullptr;
 }
 
-// The dims that a configuration has for a shape of the model.
+// Returns the dims in a configuration for a shape of the model.
 Result<std::vector<int64_t>> DimsOf(const ModelConfig& config, const std::string& state, const Shape& shape) {
   std::vector<int64_t> dims(shape.begin(), shape.end());
   if (config.max_batch_size() > 0 && !dims.empty()) dims.erase(dims.begin());
@@ -40,7 +40,7 @@ bool IsZero(const Tensor& tensor) {
                      [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// What the server makes of a state that begins with zeros.
+// Returns the shape that the server gives a state of zeros.
 Shape ZerosShape(const ModelConfig& config, const State& state) {
   Shape shape;
   if (config.max_batch_size() > 0) shape.push_back(1);
@@ -65,7 +65,7 @@ Status CheckState(const ModelConfig& config, const ModelState& model, const Tens
                                 ", its `state` has " +
                                 ShapeToString(Shape(state.dims().begin(), state.dims().end())));
   }
-  // What a file says is the configuration's own matter.
+  // The content of a data_file is not compared with the model.
   if (!state.initial_state().empty() && !state.initial_state(0).data_file().empty()) return OkStatus();
   if (IsZero(initial) && ZerosShape(config, state) == initial.shape) return OkStatus();
   return InvalidArgumentError(who + "does not begin with zeros of the shape " +

@@ -1,5 +1,5 @@
-// Variables of a Triton repository's model: with `sequence_batching` each becomes a `state` of the
-// configuration, which the server keeps for each sequence as it does any other.
+// Variables in models of a Triton repository. With `sequence_batching` each one becomes a `state` of the
+// configuration, which the server keeps for each sequence like any other.
 #pragma once
 
 #include <openvino/openvino.hpp>
@@ -11,16 +11,15 @@
 
 namespace braid {
 
-// Takes the states out of the model of a configuration with sequence_batching. Changes `model`. Errors:
-// UNSUPPORTED for states that no configuration can say.
+// Takes the states out of `model`, whose configuration has sequence_batching. Errors: UNSUPPORTED for states
+// that a configuration cannot express.
 Result<ModelStates> TakeTritonStates(const inference::ModelConfig& config, ov::Model& model);
 
-// Adds a `state` for each that the configuration does not have yet; its input and its output are called as
-// the variable is.
+// Adds a `state` for each one missing from the configuration; its input and output have the variable's name.
 Status CompleteTritonStates(const ModelStates& states, inference::ModelConfig& config);
 
-// Checks that the configuration has each of the states, and that sequences begin as the model says; adds them
-// to `names`, which are those of the model without them. Errors: INVALID_ARGUMENT, which names the state.
+// Checks that the configuration has each state, and that sequences begin as the model says. Adds the states
+// to `names`, which are those of the model without them. Errors: INVALID_ARGUMENT; the text names the state.
 Status FitTritonStates(const inference::ModelConfig& config, const ModelStates& states, ModelNames& names);
 
 }  // namespace braid

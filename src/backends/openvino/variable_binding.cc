@@ -51,7 +51,7 @@ Status VariableBinding::Set(size_t index, const Tensor& value) {
     variables_[index].set_state(ov::Tensor(expected.element, shape));
     return OkStatus();
   }
-  // The device copies it.
+  // The device copies the tensor.
   variables_[index].set_state(ov::Tensor(expected.element, shape, const_cast<std::byte*>(value.data.data())));
   return OkStatus();
 }
@@ -59,12 +59,12 @@ Status VariableBinding::Set(size_t index, const Tensor& value) {
 void VariableBinding::Collect(std::vector<Tensor>& outputs) {
   if (facts_.states != StatePlace::kVariables) return;
   for (size_t i = 0; i < variables_.size(); ++i) {
-    // A view, which the next inference overwrites.
+    // A view that the next inference overwrites.
     const ov::Tensor current = variables_[i].get_state();
     Tensor& state = outputs.emplace_back();
     state.name = facts_.variables[i].name;
     state.type = facts_.variables[i].type;
-    // A device may give a state without dimensions one.
+    // A device may give a scalar state one dimension.
     const ov::Shape shape = facts_.variables[i].is_static ? facts_.variables[i].shape : current.get_shape();
     state.shape.assign(shape.begin(), shape.end());
     const size_t bytes = current.get_byte_size();

@@ -1,8 +1,8 @@
-// VariableBinding: states that an infer request has in variables of its own, since they could not be made
+// VariableBinding: states that stay in the variables of an infer request, because they could not become
 // inputs and outputs (see model_states.h).
 //
-// They are copied in before an inference and out after it. What an inference has left in them, also one that
-// has failed, is never seen by the next: each sets all of them, or begins with none set.
+// The binding copies them in before an inference, and out after it. Each inference sets all variables, or
+// resets them. So it never sees leftover values, not even those of a failed inference.
 #pragma once
 
 #include <memory>
@@ -20,20 +20,20 @@ namespace braid {
 
 class VariableBinding {
  public:
-  // `facts`, `request` and `pools`, which are those of the variables, outlive the binding. One thread at a
-  // time.
+  // `facts`, `request` and the variables' `pools` outlive the binding. One thread at a time.
   VariableBinding(const CompiledFacts& facts, const std::vector<std::shared_ptr<StatePool>>& pools,
                   ov::InferRequest& request)
       : facts_(facts), pools_(pools), request_(request) {}
 
-  // Once, before anything else. Throws what OpenVINO throws. Errors: UNSUPPORTED when the device does not let
-  // one of the variables be set.
+  // Finds the variables in the infer request. Throws OpenVINO's exceptions. Errors: UNSUPPORTED when the
+  // device does not allow one of the variables to be set. REQUIRES: called once, before any other method.
   Status Find();
 
-  // Before an inference: the states of the one request of `execution`, or what a new sequence begins with.
-  // Throws what OpenVINO throws. Errors: a state of another type or size than the model's.
+  // Sets the variables before an inference: to the states of the only request of `execution`, or to those of
+  // a new sequence. Throws OpenVINO's exceptions. Errors: a state whose type or size differs from the
+  // model's.
   Status Prepare(const Execution& execution);
-  // After it: adds the states to the outputs. Throws what OpenVINO throws.
+  // Appends the states to the outputs after an inference. Throws OpenVINO's exceptions.
   void Collect(std::vector<Tensor>& outputs);
 
  private:

@@ -82,7 +82,7 @@ std::vector<std::string> EnvironmentVariables(const char* const* inherited, cons
   prepend("LD_LIBRARY_PATH", folder + "/lib");
   if (Exists(fs::path(folder) / "conda-meta")) variables["CONDA_PREFIX"] = folder;
   variables.erase("PYTHONHOME");
-  // What the server's user has installed for another interpreter is not the environment's.
+  // Ignores packages that the server's user has installed for another interpreter.
   variables["PYTHONNOUSERSITE"] = std::string("1");
   std::vector<std::string> texts;
   for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);

@@ -1,8 +1,8 @@
-// PythonEnvironment: an interpreter with its packages, and the warm process of it that models' workers are
-// forked from.
+// PythonEnvironment: an interpreter with its packages, and the warm process from which models' workers are
+// forked.
 //
-// A model names its environment in the configuration's parameter EXECUTION_ENV_PATH; models that name none
-// share that of the server.
+// A model names its environment in the configuration's parameter EXECUTION_ENV_PATH. Models without this
+// parameter share the server's environment.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace braid {
 
 class PythonEnvironment final : public ModelPreparation {
  public:
-  // `files`: what the environment was unpacked into, if it was. `support` outlives the environment.
+  // The unpacked environment is in `files`; null for one in a folder. `support` outlives the environment.
   PythonEnvironment(WorkerSpawner::Options options, std::shared_ptr<TemporaryFolder> files,
                     WorkerSupport& support)
       : files_(std::move(files)), spawner_(std::move(options), support) {}
@@ -26,22 +26,22 @@ class PythonEnvironment final : public ModelPreparation {
   WorkerSpawner& spawner() { return spawner_; }
 
  private:
-  // In this order: the files go after the warm process.
+  // In this order: the files are deleted after the warm process has ended.
   const std::shared_ptr<TemporaryFolder> files_;
   WorkerSpawner spawner_;
 };
 
-// The absolute path that a model's configuration names as its environment: $$TRITON_MODEL_DIRECTORY stands
-// for the model's folder, and relative paths are relative to it. Empty when the configuration names none.
+// Returns the absolute path of the environment in a model's configuration; empty when there is none.
+// $$TRITON_MODEL_DIRECTORY is replaced by the model's folder, and relative paths are relative to it.
 std::string EnvironmentPath(const inference::ModelConfig& config, const std::string& model_path);
 
-// The program that runs Python in an environment's folder. Errors: the folder is no environment; a text that
-// names what is missing.
+// Returns the Python interpreter in an environment's folder. Errors: the folder is not an environment; the
+// text names the missing file.
 Result<std::string> FindInterpreter(const std::string& folder);
 
-// The variables "NAME=value" for processes of an environment: the `inherited` ones (ended by a null pointer),
-// with VIRTUAL_ENV, PATH, LD_LIBRARY_PATH and, for conda, CONDA_PREFIX of the environment, and without what
-// would lead its interpreter to packages of others.
+// Returns the variables "NAME=value" for processes of an environment: the `inherited` ones (ended by a null
+// pointer), with VIRTUAL_ENV, PATH, LD_LIBRARY_PATH and, for conda, CONDA_PREFIX of the environment. Leaves
+// out variables that would lead its interpreter to packages of other environments.
 std::vector<std::string> EnvironmentVariables(const char* const* inherited, const std::string& folder);
 
 }  // namespace braid

@@ -21,11 +21,11 @@ namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
 constexpr size_t kMaxPathBytes = 4096;
-// How much may happen between two reports.
+// The most entries and bytes between two reports.
 constexpr uint64_t kReportEntries = 256;
 constexpr uint64_t kReportBytes = 4 << 20;
 
-// libarchive converts names to the character set of the thread's locale; that of the process may be C, which
+// libarchive converts names to the character set of the thread's locale. The process's locale may be C, which
 // has no letters beyond ASCII.
 class Utf8Locale {
  public:
@@ -70,7 +70,7 @@ class Unpacker {
       archive_entry* entry = nullptr;
       const int outcome = archive_read_next_header(&source_, &entry);
       if (outcome == ARCHIVE_EOF) break;
-      // A warning is about a detail of the entry that cannot be kept; the name is looked at below.
+      // A warning is about a detail of the entry that cannot be kept; the name is checked below.
       if (outcome < ARCHIVE_WARN) return SourceError();
       const char* name = archive_entry_pathname(entry);
       if (name == nullptr) return InternalError("an entry has a name that cannot be read");
@@ -93,7 +93,7 @@ class Unpacker {
     return static_cast<uint64_t>(std::max<la_int64_t>(archive_filter_bytes(&source_, -1), 0));
   }
 
-  // Reports when enough has happened since the last time.
+  // Reports if enough has happened since the last report.
   Status Report() {
     if (done_.entries - reported_.entries < kReportEntries && done_.bytes - reported_.bytes < kReportBytes)
       return OkStatus();
@@ -103,7 +103,7 @@ class Unpacker {
     return given_up_;
   }
 
-  // Of everything that takes an inode.
+  // Counts everything that takes an inode.
   Status CountEntry() {
     if (done_.entries == limits_.max_entries) {
       return InternalError("the archive has more than " + std::to_string(limits_.max_entries) + " entries");
@@ -128,8 +128,8 @@ class Unpacker {
     parts.pop_back();
     BRAID_ASSIGN_OR_RETURN(const int parent, OpenFolder(parts, true));
     BRAID_RETURN_IF_ERROR(CountEntry());
-    // Of two entries of one name the later counts, as elsewhere. What is there is never written to: it may be
-    // a link.
+    // A later entry replaces an earlier one of the same name, as in other tools. The earlier one is unlinked,
+    // never written to: it may be a link.
     if (::unlinkat(parent, last.c_str(), 0) != 0 && errno != ENOENT)
       return ErrnoError("it cannot replace what has its name", errno);
     if (hard_link != nullptr) return MakeHardLink(hard_link, parent, last);
@@ -143,8 +143,8 @@ class Unpacker {
     }
   }
 
-  // The folder of these names beneath the root, made where it is missing if that is wanted. No part of it is
-  // a symbolic link. The descriptor belongs to this object and lasts until the next call.
+  // Opens the folder of these names beneath the root; creates it if `make` is set. No part of the path is a
+  // symbolic link. This object owns the descriptor, which is valid until the next call.
   Result<int> OpenFolder(const std::vector<std::string>& parts, bool make) {
     if (parts.empty()) return root_.get();
     if (folder_.valid() && parts == folder_parts_) return folder_.get();
@@ -185,7 +185,7 @@ class Unpacker {
       return InternalError("it is a hard link to '" + std::string(target) + "', outside of the archive");
     const std::string last = std::move(parts->back());
     parts->pop_back();
-    // OpenFolder() below closes what it gave before.
+    // Duplicated, since OpenFolder() below closes its previous result.
     const UniqueFd here(::fcntl(parent, F_DUPFD_CLOEXEC, 0));
     auto there = OpenFolder(*parts, false);
     struct stat info = {};
@@ -208,7 +208,7 @@ class Unpacker {
     if (!file.valid()) return ErrnoError("the file cannot be made", errno);
     BRAID_ASSIGN_OR_RETURN(const uint64_t written, WriteData(file.get()));
     if (written < size) {
-      // It ends with a hole.
+      // The file ends with a hole.
       if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
         return ErrnoError("the file cannot be written", errno);
       done_.bytes += size - written;
@@ -222,7 +222,7 @@ class Unpacker {
     return OkStatus();
   }
 
-  // The bytes up to the end of the last that was written, holes included; counted as they come.
+  // Returns the end of the last byte written, holes included; the bytes are counted on the way.
   Result<uint64_t> WriteData(int file) {
     uint64_t end = 0;
     while (true) {
@@ -255,8 +255,8 @@ class Unpacker {
   const UnpackReport& report_;
   UnpackProgress done_;
   UnpackProgress reported_;
-  Status given_up_;  // by report_; no fault of the entry at which it happens
-  // The folder that was used last: neighbours lie together.
+  Status given_up_;  // an error of report_, not of the current entry
+  // The last folder used: neighbouring entries are often in the same one.
   UniqueFd folder_;
   std::vector<std::string> folder_parts_;
 };
@@ -269,14 +269,14 @@ Result<UnpackProgress> UnpackArchive(int archive_fd, const std::string& folder, 
   auto close = [](archive* a) { archive_read_free(a); };
   const std::unique_ptr<archive, decltype(close)> source(archive_read_new(), close);
   if (!source) return InternalError("no memory to read an archive");
-  // Each by name: among all filters that libarchive knows are some that run programs.
+  // Enables filters one by one: some of libarchive's filters run programs.
   archive_read_support_filter_gzip(source.get());
   archive_read_support_filter_bzip2(source.get());
   archive_read_support_filter_xz(source.get());
   archive_read_support_filter_zstd(source.get());
   archive_read_support_format_tar(source.get());
   archive_read_support_format_zip_seekable(source.get());
-  // By a path, which lets libarchive seek: the permissions and links of a zip file are at its end.
+  // Opened by path, so that libarchive can seek: a zip file has permissions and links at its end.
   const std::string path = "/proc/self/fd/" + std::to_string(archive_fd);
   if (archive_read_open_filename(source.get(), path.c_str(), kReadBytes) != ARCHIVE_OK) {
     const char* text = archive_error_string(source.get());

@@ -1,4 +1,4 @@
-// A packed Python environment: nothing may be written outside the folder that it is unpacked into.
+// Unpacks arbitrary bytes as a packed Python environment: nothing may be written outside its folder.
 #include "backends/python/environment_archive.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& entry : std::filesystem::directory_iterator(place->path()))
     entries += entry.exists() ? 1 : 0;
   BRAID_CHECK(entries == 1);
-  // What it has made may not be readable.
+  // Unpacked folders may not be readable.
   for (auto entry = std::filesystem::recursive_directory_iterator(
            folder, std::filesystem::directory_options::skip_permission_denied);
        entry != std::filesystem::recursive_directory_iterator(); ++entry) {

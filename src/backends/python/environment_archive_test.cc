@@ -26,10 +26,10 @@ struct Entry {
   std::string name;
   std::string data;
   unsigned type = AE_IFREG;
-  std::string link;  // of a symbolic link, or of a hard link when `hard`
+  std::string link;  // target of a symbolic link, or of a hard link when `hard`
   bool hard = false;
   unsigned perm = 0644;
-  int64_t size = -1;  // claimed; -1: that of the data
+  int64_t size = -1;  // in the header; -1: the size of the data
 };
 
 Entry File(std::string name, std::string data, unsigned perm = 0644) {
@@ -145,7 +145,7 @@ TEST_F(EnvironmentArchive, NothingIsWrittenThroughLinks) {
   EXPECT_THAT(Refusal({Link("b", outside), Folder("b/new")}), HasSubstr("symbolic link"));
   EXPECT_THAT(Refusal({Link("c", outside), Folder("c")}), HasSubstr("symbolic link"));
   EXPECT_THAT(Refusal({Folder("d"), Link("d", outside)}), HasSubstr("it cannot replace what has its name"));
-  // A link is replaced by a later file of its name.
+  // A later file of the same name replaces a link.
   Pack({Link("e", outside + "/file"), File("e", "theirs")});
   EXPECT_TRUE(Unpack().ok());
   EXPECT_EQ(Read(target_ + "/e"), "theirs");

@@ -24,7 +24,7 @@ constexpr int64_t kReportNs = kSecondNs;
 constexpr int64_t kLogNs = 10 * kSecondNs;
 constexpr double kMiB = 1 << 20;
 
-// A text that differs between two files, and between two states of one.
+// Returns a text that differs between two files, and between two states of one file.
 std::string StateOf(const struct stat& info) {
   return fmt::format("{}:{}:{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
                      info.st_mtim.tv_nsec);
@@ -35,7 +35,7 @@ std::string StateOf(const fs::path& path) {
   return ::stat(path.c_str(), &info) == 0 ? StateOf(info) : "none";
 }
 
-// Of what changes when an environment in a folder is made anew, or packages are installed into it.
+// Returns a text that changes when the environment in a folder is rebuilt, or packages are installed into it.
 std::string StateOfFolder(const fs::path& folder) {
   std::string state;
   for (const char* part : {"bin/activate", "bin/python3", "bin/python", "pyvenv.cfg", "conda-meta"})

@@ -1,8 +1,8 @@
-// EnvironmentStore: the environments that models name, each made once and shared by its models.
+// EnvironmentStore: the Python environments of models; each is made once and shared by its models.
 //
-// A folder is used as it is. An archive is unpacked into a temporary folder, which goes when the last model
-// that uses it goes. An environment that has changed on the disk since it was made is another one: models
-// that are loaded from then on get the new one, those that run keep theirs.
+// A folder is used as it is. An archive is unpacked into a temporary folder, which is deleted with the last
+// model that uses it. If an environment changes on the disk, models loaded later get the new one; running
+// models keep theirs.
 #pragma once
 
 #include <atomic>
@@ -21,21 +21,22 @@ class EnvironmentStore {
   struct Options {
     WorkerSpawner::Options spawner;  // python and environment are set for each environment
     std::string temporary_directory = "/tmp";
-    // Unpacks archives in a process of its own (UnpackApart); empty: they are unpacked in this one.
+    // The program that unpacks archives in another process (UnpackApart); empty: they are unpacked in this
+    // one.
     std::string unpack_program = {};
     uint64_t max_bytes = UINT64_MAX;  // of an unpacked archive
     std::string max_bytes_option;
   };
 
-  // Removes what killed servers have left. `support` outlives the store and its environments.
+  // Deletes leftovers of killed servers. `support` outlives the store and its environments.
   EnvironmentStore(Options options, WorkerSupport& support);
 
-  // The environment at an absolute path. Blocks while an archive is unpacked, by this thread or by another;
-  // `progress` is told of it about each second. Errors: INTERNAL, with a text that names path and fault.
+  // Returns the environment at an absolute path. Blocks while this or another thread unpacks an archive;
+  // `progress` is called about each second. Errors: INTERNAL; the text names the path and the fault.
   Result<std::shared_ptr<PythonEnvironment>> Get(const std::string& path,
                                                  const std::function<void(const std::string&)>& progress);
 
-  // From here on Get() fails where it would unpack, also what is in progress. Any thread.
+  // From now on Get() fails if it would unpack an archive; unpacking in progress fails too. Any thread.
   void BeginShutdown() { stopping_.store(true, std::memory_order_relaxed); }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Environments are made without ever starting their interpreter: that happens with the first worker.
+// Environments are made without starting their interpreter: the first worker starts it.
 class EnvironmentStoreTest : public ::testing::Test {
  protected:
   EnvironmentStoreTest() {
@@ -34,7 +34,7 @@ class EnvironmentStoreTest : public ::testing::Test {
     store_ = std::make_unique<EnvironmentStore>(options, *support_);
   }
 
-  // Without a program of its own: the reaper would take its end away from whoever waits for it.
+  // Packs without a tar process: the reaper would take its exit status away.
   std::string Pack() const {
     const std::string packed = scratch_ / "env.tar.gz";
     const fs::path folder = scratch_ / "env";

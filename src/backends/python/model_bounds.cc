@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-// Leaves `value` alone where the configuration has no such parameter.
+// Leaves `value` unchanged if the configuration has no such parameter.
 template <class T>
 FieldFault TakeNumber(const inference::ModelConfig& config, const char* name, T most, T& value) {
   const auto found = config.parameters().find(name);

@@ -1,5 +1,5 @@
-// ModelBounds: what bounds the user code of a Python model, and the memory of its processes. The server's options
-// say it for all models; a model's configuration says it for one:
+// ModelBounds: limits on the user code of a Python model, and on the memory of its processes. The server's
+// options set them for all models, and a model's configuration for one:
 //
 //   parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "2000" } }
 #pragma once
@@ -17,11 +17,11 @@ namespace braid {
 struct ModelBounds {
   static constexpr int64_t kMostMs = 1'000'000'000;
 
-  // Milliseconds; 0: no limit.
-  int64_t execute_timeout_ms = 0;     // EXECUTE_TIMEOUT_MS: without an answer
-  int64_t initialize_timeout_ms = 0;  // INITIALIZE_TIMEOUT_MS: from the import of the model on
+  // In milliseconds; 0: no limit.
+  int64_t execute_timeout_ms = 0;     // EXECUTE_TIMEOUT_MS: time without a response
+  int64_t initialize_timeout_ms = 0;  // INITIALIZE_TIMEOUT_MS: from the import of the model
   int64_t finalize_timeout_ms = 0;    // FINALIZE_TIMEOUT_MS
-  // WORKER_MEMORY_MAX_BYTES: of one process, with its share of what it shares (PSS); 0: no limit.
+  // WORKER_MEMORY_MAX_BYTES: of one process, with its share of shared memory (PSS); 0: no limit.
   uint64_t memory_max_bytes = 0;
 
   int64_t execute_timeout_ns() const { return execute_timeout_ms * 1'000'000; }
@@ -29,8 +29,8 @@ struct ModelBounds {
   int64_t finalize_timeout_ns() const { return finalize_timeout_ms * 1'000'000; }
 };
 
-// Takes what the parameters of the configuration say into `bounds`; the rest stays as the options say it. Faults: a
-// parameter that is no such number, INVALID_ARGUMENT.
+// Sets `bounds` from the configuration's parameters; the others keep their values from the options. Faults:
+// INVALID_ARGUMENT for a parameter that is not such a number.
 FieldFault ReadBounds(const inference::ModelConfig& config, ModelBounds& bounds);
 
 }  // namespace braid

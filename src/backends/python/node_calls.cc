@@ -11,11 +11,11 @@
 namespace braid {
 namespace {
 
-// A worker that sleeps learns of dropped objects with its next execution; for so much it is woken.
+// A sleeping worker learns of dropped objects with its next execution. It is woken for this many bytes.
 constexpr uint64_t kWakeForBytes = uint64_t{8} << 20;
 
-// Whether nobody sees the bytes but the packet that carries input `index` and this call, with a share each.
-// Nodes that the packet goes to beside this one are of the same worker, where tensors can only be read.
+// Whether only the packet with input `index` and this call own its bytes, with one reference each. Other
+// nodes that get the packet run in the same worker, where tensors are read-only.
 bool IsSolePacket(const std::vector<NodeTensor>& inputs, size_t index) {
   const BufferOwner* owner = inputs[index].tensor.data.owner();
   if (owner == nullptr) return false;
@@ -27,7 +27,7 @@ bool IsSolePacket(const std::vector<NodeTensor>& inputs, size_t index) {
 
 }  // namespace
 
-// What is left of one life of the worker for those that hold something of it.
+// One life of the worker, for its calls and objects, which may outlive the worker.
 class NodeCalls::Life {
  public:
   Life(WorkerLink link, bool wants_sessions) : link_(std::move(link)), wants_sessions_(wants_sessions) {}
@@ -44,12 +44,12 @@ class NodeCalls::Life {
     return link_.channel->Send(encoded, quietly);
   }
 
-  // The server needs an object no more.
+  // Releases an object in the worker.
   void Drop(uint64_t object, uint64_t bytes) {
     const uint64_t waiting = quietly_dropped_.fetch_add(bytes) + bytes;
     const bool wake = waiting >= kWakeForBytes;
     if (wake) quietly_dropped_ = 0;
-    // A worker that cannot be told is about to be ended, and its objects with it.
+    // If the message cannot be sent, the worker is about to be ended, with its objects.
     (void)Send(NodeDropMessage{{object}}, !wake);
   }
 
@@ -57,7 +57,7 @@ class NodeCalls::Life {
   const WorkerLink link_;
   const bool wants_sessions_;
   std::atomic<bool> over_{false};
-  // Bytes of objects that the worker does not know to be dropped yet, because it was not woken for them.
+  // Bytes of dropped objects in messages for which the worker was not woken.
   std::atomic<uint64_t> quietly_dropped_{0};
 };
 
@@ -110,12 +110,12 @@ void NodeCalls::Forget() {
 }
 
 int64_t NodeCalls::Expire(int64_t now_ns) {
-  int64_t next_ns = now_ns + limit_ns_;  // of what begins from now on
+  int64_t next_ns = now_ns + limit_ns_;  // for calls that begin from now on
   std::vector<std::pair<uint64_t, std::shared_ptr<Call>>> overdue;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, call] : calls_) {
-      // A generator that has run as far ahead as it may waits for its listener.
+      // A generator without credit waits for its listener, not for user code.
       if (call->ended || call->credit == 0) continue;
       if (call->since_ns + limit_ns_ > now_ns) {
         next_ns = std::min(next_ns, call->since_ns + limit_ns_);
@@ -140,7 +140,7 @@ bool NodeCalls::stuck() const {
 }
 
 void NodeCalls::Fail(const std::string& reason) {
-  std::vector<std::pair<uint64_t, std::shared_ptr<Call>>> calls;  // those that go do so after the lock
+  std::vector<std::pair<uint64_t, std::shared_ptr<Call>>> calls;  // destroyed after the lock is released
   {
     MutexLock lock(mutex_);
     calls.assign(calls_.begin(), calls_.end());
@@ -155,7 +155,7 @@ void NodeCalls::Fail(const std::string& reason) {
 }
 
 void NodeCalls::SendSession(uint64_t session, bool end, const std::string& parameters_json) {
-  // A worker that cannot be told is about to be ended.
+  // If the message cannot be sent, the worker is about to be ended.
   (void)life_->Send(NodeSessionMessage{session, end, parameters_json});
   if (end) {
     sessions_.erase(session);
@@ -269,7 +269,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
     refused = Guarded([&] { return SendExecute(life, id, node, session, inputs); });
     if (refused.ok()) return id;
     MutexLock lock(mutex_);
-    // The worker may have died meanwhile, and the listener know of it.
+    // The worker may have died meanwhile, and Fail() has notified the listener.
     if (calls_.erase(id) == 0) return id;
   }
   listener->OnStep(id, {NodeStep::Kind::kError, std::move(refused), {}});
@@ -292,7 +292,7 @@ bool NodeCalls::Resume(uint64_t id) {
     }
   }
   if (credit != 0) {
-    const RetryingAllocation retrying;  // a generator without credit stands still
+    const RetryingAllocation retrying;  // a generator without credit would stall
     (void)call->life->Send(NodeResumeMessage{id, credit});
   }
   Deliver(id, call);
@@ -300,10 +300,10 @@ bool NodeCalls::Resume(uint64_t id) {
 }
 
 void NodeCalls::Close(uint64_t id) {
-  // What waits for the call's end does so until the worker knows of this.
+  // The caller waits for the end of the call, and so for the worker to get this message.
   const RetryingAllocation retrying;
   std::shared_ptr<Call> call;
-  std::deque<NodeStep> dropped;  // goes after the lock
+  std::deque<NodeStep> dropped;  // destroyed after the lock is released
   bool tell = false;
   {
     MutexLock lock(mutex_);
@@ -314,7 +314,7 @@ void NodeCalls::Close(uint64_t id) {
     dropped.swap(call->ahead);
     tell = !call->ended;
     if (call->ended && call->awaited && !dropped.empty()) {
-      // A thread that delivers is about to take it.
+      // A delivering thread is about to take the last step.
       call->ahead.push_back({dropped.back().kind, dropped.back().status, {}});
     } else if (call->ended) {
       calls_.erase(it);
@@ -370,7 +370,7 @@ Result<NodeStep> NodeCalls::MakeStep(const NodeStepMessage& message, const std::
 
 Status NodeCalls::OnStep(const NodeStepMessage& message) {
   if (!receiving_) return InvalidArgumentError("the worker answers before it has loaded its nodes");
-  // First of all, so that the memory which the worker has lent goes back whatever comes.
+  // Decoded first, so that memory lent by the worker returns even if the step is dropped.
   BRAID_ASSIGN_OR_RETURN(NodeStep step, MakeStep(message, receiving_));
   std::shared_ptr<Call> call;
   {
@@ -417,7 +417,7 @@ void NodeCalls::Deliver(uint64_t id, const std::shared_ptr<Call>& call) {
     call->awaited = false;
     if (step.kind != NodeStep::Kind::kItem) calls_.erase(id);
     const MutexUnlock unlock(mutex_);
-    // What the listener could not take costs its call, and not the worker.
+    // If the listener throws, only its call is lost, not the worker.
     GuardedOrReport("a step of a Python node", [&] { call->listener->OnStep(id, std::move(step)); });
   }
 }

@@ -36,7 +36,7 @@ class Listener final : public NodeCallListener {
     if (then) then();
     inside_.fetch_sub(1);
   }
-  // Called within each step.
+  // Sets a function to call within each step.
   void Then(std::function<void()> then) { then_ = std::move(then); }
   std::vector<NodeStep> steps() const {
     std::lock_guard lock(mutex_);
@@ -59,7 +59,7 @@ class Listener final : public NodeCallListener {
   std::function<void()> then_;
 };
 
-// The test is the worker: it has the other end of the channel.
+// The test plays the worker: it owns the other end of the channel.
 class NodeCallsTest : public testing::Test {
  protected:
   void SetUp() override { Connect(false); }
@@ -75,7 +75,7 @@ class NodeCallsTest : public testing::Test {
     link_.memory = std::make_shared<WorkerMemory>(link_.channel, arena_);
     calls_.Open(link_, wants_sessions);
   }
-  // As the host does it.
+  // Ends the worker's life, as the host does.
   void Die(const std::string& reason) {
     calls_.Refuse(reason);
     calls_.Forget();
@@ -83,7 +83,7 @@ class NodeCallsTest : public testing::Test {
     calls_.Fail(reason);
   }
 
-  // The next message that the worker sees, of that type; it points into `message_`.
+  // Receives the worker's next message, which has that type; it points into `message_`.
   template <class Message>
   Message Receive() {
     Message message;
@@ -225,7 +225,7 @@ TEST_F(NodeCallsTest, WhatPassesTheLimitFailsAndWhatComesOfItLaterIsDropped) {
   const int64_t now = SteadyNowNs();
   EXPECT_LE(calls_.Expire(now), now + kSecond);
   EXPECT_FALSE(calls_.stuck());
-  // One that may send no more items waits for its listener, not for the worker.
+  // A generator without credit waits for its listener, not for the worker.
   for (uint32_t i = 0; i < NodeCalls::kWindow; ++i) ASSERT_TRUE(Step(generator, Sent::kItem).ok());
   EXPECT_EQ(calls_.Expire(now + 2 * kSecond), now + 3 * kSecond);
   ASSERT_THAT(listener_->kinds(), ElementsAre(Kind::kError));
@@ -239,7 +239,7 @@ TEST_F(NodeCallsTest, WhatPassesTheLimitFailsAndWhatComesOfItLaterIsDropped) {
   EXPECT_FALSE(calls_.stuck());
   EXPECT_THAT(listener_->kinds(), ElementsAre(Kind::kError));
   EXPECT_EQ(Step(slow, Sent::kEnd).code(), StatusCode::kInvalidArgument) << "it has ended";
-  // The wait for the next item begins when it is asked for.
+  // The wait for the next item begins when the listener asks for it.
   for (uint32_t i = 0; i < NodeCalls::kWindow / 2; ++i) calls_.Resume(generator);
   const int64_t later = SteadyNowNs();
   EXPECT_LE(calls_.Expire(later), later + kSecond);
@@ -274,7 +274,7 @@ TEST_F(NodeCallsTest, NothingButTheEndComesAfterClose) {
   ASSERT_TRUE(Step(call, Sent::kEnd).ok());
   EXPECT_THAT(listener_->kinds(), ElementsAre(Kind::kItem, Kind::kEnd));
 
-  // Nothing is awaited: nothing comes.
+  // No step is expected, so none follows.
   listener_->Forget();
   const uint64_t silent = Execute();
   ASSERT_TRUE(Step(silent, Sent::kItem).ok());
@@ -285,7 +285,7 @@ TEST_F(NodeCallsTest, NothingButTheEndComesAfterClose) {
   EXPECT_EQ(calls_.pending(), 0u);
   EXPECT_FALSE(calls_.Resume(silent));
 
-  // It is over, and that waits to be asked for.
+  // The call is over, but its end waits for Resume().
   listener_->Forget();
   const uint64_t over = Execute();
   ASSERT_TRUE(Step(over, Sent::kItem).ok());
@@ -294,7 +294,7 @@ TEST_F(NodeCallsTest, NothingButTheEndComesAfterClose) {
   EXPECT_FALSE(calls_.Resume(over));
   EXPECT_EQ(calls_.pending(), 0u);
 
-  // A list that comes too late.
+  // A list that arrives too late.
   listener_->Forget();
   const uint64_t late = Execute();
   calls_.Close(late);
@@ -322,7 +322,7 @@ TEST_F(NodeCallsTest, AllThatADeadWorkerHadFailsWithTheCause) {
   EXPECT_EQ(listener_->steps()[0].status.code(), StatusCode::kInternal);
   EXPECT_EQ(listener_->steps()[0].status.message(), "Killed by signal 9");
   EXPECT_THAT(closed->kinds(), ElementsAre(Kind::kItem));
-  // What came before is not lost.
+  // Earlier items are not lost.
   EXPECT_THAT(generator->kinds(), ElementsAre(Kind::kItem));
   EXPECT_TRUE(calls_.Resume(items));
   EXPECT_TRUE(calls_.Resume(items));
@@ -366,7 +366,7 @@ TEST_F(NodeCallsTest, ObjectsGoBackToTheWorkerThatHasThemAndAreDroppedWithTheLas
   outputs.pop_back();
   EXPECT_THAT(Receive<NodeDropMessage>().objects, ElementsAre(42u));
 
-  // What is there by its object alone goes with the worker; bytes do not.
+  // Tensors that are only objects are lost with the worker; bytes are not.
   const uint64_t both = Execute();
   Receive<NodeExecuteMessage>();
   listener_->Forget();
@@ -401,14 +401,14 @@ TEST_F(NodeCallsTest, LargeTensorsAreLentAndNotCopied) {
   Execute(std::vector<NodeTensor>(1, packet));
   EXPECT_EQ(Receive<NodeExecuteMessage>().inputs.at(0).tensor.place, Place::kSharedMemory);
 
-  // The worker passes it through: the same bytes, and they are the server's again.
+  // The worker passes the input through: the same bytes, which the server owns again.
   NodeTensorMessage through = Output("out", "");
   through.tensor.place = Place::kReceiverMemory;
   through.tensor.handle = {tensor.handle.segment, tensor.handle.offset, tensor.handle.size};
   ASSERT_TRUE(Step(call, Sent::kList, {through}).ok());
   EXPECT_EQ(listener_->steps()[0].outputs[0].tensor.data.data(), packet.tensor.data.data());
 
-  // An output in the worker's memory is held until its last reader is done.
+  // An output in the worker's memory is kept until its last reader is done.
   SegmentIds worker_ids;
   Arena worker_arena(worker_ids, Arena::Options());
   Buffer output = worker_arena.Allocate(1 << 20).value();
@@ -478,7 +478,7 @@ TEST_F(NodeCallsTest, SessionsAreToldOnlyToAWorkerThatWantsThem) {
   EXPECT_TRUE(end.end);
   EXPECT_TRUE(NothingCame());
 
-  // The state of a run does not come back with the worker.
+  // The state of a run is lost with its worker.
   Die("dead");
   Connect(true);
   EXPECT_TRUE(NothingCame());
@@ -507,7 +507,7 @@ TEST_F(NodeCallsTest, StepsThatBreakTheRules) {
   EXPECT_THAT(listener_->kinds(), IsEmpty());
 }
 
-// Threads that resume and close while steps come; run under TSan.
+// Threads resume and close calls while steps arrive; run under TSan.
 TEST_F(NodeCallsTest, AnyThreadResumesAndCloses) {
   constexpr int kCalls = 40;
   std::vector<std::shared_ptr<Listener>> listeners;
@@ -515,7 +515,7 @@ TEST_F(NodeCallsTest, AnyThreadResumesAndCloses) {
   std::vector<uint64_t> open;
   std::atomic<bool> over{false};
   std::thread worker([&] {
-    // Sends as many items as it has credit for, and ends what is closed.
+    // Sends as many items as there is credit, and ends closed calls.
     std::map<uint64_t, uint32_t> credit;
     std::vector<std::byte> message;
     while (!over || !credit.empty()) {

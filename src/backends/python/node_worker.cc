@@ -51,7 +51,7 @@ NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNo
       execute_timeout_ns_(bounds.execute_timeout_ns()),
       spec_{.name = graph_name, .kind = "CPU"},
       facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation))),
-      // Not the graph's own name: user code may call its graph again and come to an end.
+      // Differs from the graph's name: user code may call its own graph again, and that recursion may end.
       chain_(std::make_shared<CallChain>(
           CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),
       environment_(std::move(environment)),
@@ -116,8 +116,8 @@ Status NodeWorker::OnMessage(const std::vector<std::byte>& message) {
   return OkStatus();
 }
 
-// Whoever waits for the run waits for the call, too. It is user code's call, though, which may end what would
-// otherwise go in a circle: the second parent tells it from a link that a graph has made by itself.
+// The request of the run waits for this call too. But user code made the call, and it may end a recursion
+// that would otherwise be a cycle. The second parent tells this call from one that a graph makes by itself.
 WorkerConversation::Origin NodeWorker::OriginOf(const CallMessage& call) {
   auto waiting = calls_.ChainOf(call.blocked_execution);
   if (waiting == nullptr) return {chain_, nullptr, 0};

@@ -1,5 +1,5 @@
-// NodeWorker: PythonNodes as a worker process, and the thread "brd-nodes" that starts it, receives from it,
-// and starts it anew when it has died.
+// NodeWorker: PythonNodes in a worker process. The thread "brd-nodes" starts the worker, receives its
+// messages, and restarts it when it dies.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,8 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   // REQUIRES: Start() has failed, or Stop() was called.
   ~NodeWorker() override;
 
-  // Blocks until the nodes are loaded. Errors: what kept the worker from that. Once.
+  // Starts the worker; blocks until the nodes are loaded. Errors: the reason of the failure. REQUIRES: called
+  // once.
   Status Start();
 
   uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
@@ -58,19 +59,19 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
   const int64_t execute_timeout_ns_;  // 0: none
   const WorkerSpec spec_;
   const WorkerFacts facts_;
-  // Of calls by user code that no request from elsewhere waits for.
+  // For calls by user code that no outside request waits for.
   const std::shared_ptr<const CallChain> chain_;  // shared with the calls
-  // Shared with the models in it; let go in Stop(), on a thread that may wait for its files to go.
+  // Shared with the models in it. Released in Stop(), on a thread that may wait while its files are deleted.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
   NodeCalls calls_;
-  // The host's thread's own.
+  // Used by the host's thread only.
   int64_t next_watch_ns_ = 0;
-  std::atomic<uint64_t> executions_{0};  // that were handed over
+  std::atomic<uint64_t> executions_{0};  // number handed over
   WorkerHost host_;
 };
 
-// LoadMessage::model_config of a worker for these nodes, see ipc/node_messages.h.
+// Returns LoadMessage::model_config for a worker of these nodes; see ipc/node_messages.h.
 std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes);
 
 }  // namespace braid

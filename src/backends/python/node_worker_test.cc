@@ -48,7 +48,7 @@ class Listener final : public NodeCallListener {
     }
     if (more) nodes_.Resume(call);
   }
-  // The steps, once there are so many or the call is over.
+  // Returns the steps, once there are `count` or the call is over.
   std::vector<NodeStep> Await(size_t count = SIZE_MAX) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return over_ || steps_.size() >= count; }));
@@ -121,7 +121,7 @@ class NodeWorkerTest : public ::testing::Test {
     std::ifstream file(folder_ / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // False when it takes too long.
+  // Returns false on a timeout.
   template <class Condition>
   static bool Eventually(const Condition& condition) {
     const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -167,7 +167,7 @@ TEST_F(NodeWorkerTest, ListsErrorsAndGenerators) {
   EXPECT_EQ(steps[0].outputs[0].tensor.type, DataType::kUint8);
   EXPECT_THAT(steps[0].outputs[0].tensor.shape, ElementsAre(5));
   EXPECT_EQ(TextOf(steps[0]), "HELLO");
-  // Larger than what goes inside a message.
+  // Too large for the message itself.
   const std::string large(3 << 20, 'x');
   EXPECT_EQ(TextOf(Run(0, large).at(0)), std::string(3 << 20, 'X'));
 
@@ -245,7 +245,7 @@ TEST_F(NodeWorkerTest, AWorkerThatIsKilledFailsWhatItHadAndComesBack) {
   ASSERT_TRUE(started.ok()) << started;
   auto waiting = std::make_shared<Listener>(*nodes_);
   nodes_->Execute(1, 0, {Input("x")}, waiting);
-  auto idle = std::make_shared<Listener>(*nodes_, 1);  // has an item, and asks for no more
+  auto idle = std::make_shared<Listener>(*nodes_, 1);  // has one item, and asks for no more
   const uint64_t idle_call = nodes_->Execute(1, 0, {Input("x")}, idle);
   const auto items = waiting->Await(5);
   ASSERT_GE(items.size(), 5u);
@@ -260,7 +260,7 @@ TEST_F(NodeWorkerTest, AWorkerThatIsKilledFailsWhatItHadAndComesBack) {
   EXPECT_THAT(last.status.message(),
               AllOf(HasSubstr("Stub process 'graph' is not healthy."), HasSubstr("signal 9")));
   nodes_->Resume(idle_call);
-  // What had come ahead, at most, and then the error.
+  // At most the items sent ahead, and then the error.
   while (idle->Await(1).back().kind == Kind::kItem) nodes_->Resume(idle_call);
   EXPECT_EQ(idle->Await().back().kind, Kind::kError);
 

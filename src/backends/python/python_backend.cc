@@ -18,7 +18,7 @@
 namespace braid {
 namespace {
 
-// Elsewhere such a file is an interpreter of the model's own.
+// In Triton such a file is the model's own interpreter.
 void WarnOfStub(const std::string& model, const std::string& model_path, Logger& log) {
   const std::string stub = model_path + "/triton_python_backend_stub";
   if (access(stub.c_str(), F_OK) != 0) return;
@@ -33,7 +33,7 @@ PythonEnvironment& EnvironmentOf(const ModelLocation& location) {
   return static_cast<PythonEnvironment&>(*location.preparation);
 }
 
-// Whether an instance is on a GPU, or could be: before the defaults are filled in, too.
+// Whether an instance is or could be on a GPU; also works before defaults are filled in.
 bool MayUseGpu(const inference::ModelConfig& config) {
   const auto& groups = config.instance_group();
   return groups.empty() || std::any_of(groups.begin(), groups.end(), [](const auto& group) {
@@ -43,7 +43,7 @@ bool MayUseGpu(const inference::ModelConfig& config) {
 
 std::string FolderOf(const std::string& file) { return std::filesystem::path(file).parent_path().string(); }
 
-// Levels that leave all files reachable need no list of them.
+// Levels with access to all files need no list.
 void AddFolder(const std::string& folder, WorkerIsolation& isolation) {
   if (isolation.level < IsolationLevel::kStrict) return;
   const std::vector<LandlockPath> paths = FolderPaths(folder);
@@ -145,7 +145,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   for (const InstanceSpec& spec : ListInstances(*config)) {
     if (options_.check_gpu && spec.kind == "GPU" && gpus.insert(spec.device_id).second)
       BRAID_RETURN_IF_ERROR(options_.check_gpu(config->name(), spec.device_id));
-    // The processes of others need not reach a device.
+    // Processes without a GPU need no access to devices.
     device_tensors.outputs = device_tensors.outputs && spec.kind != "CPU";
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
@@ -154,11 +154,11 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
                           force_cpu->second.string_value() == "no";
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
-  kept.preparation.reset();  // the model lets go of its environment before its location
+  kept.preparation.reset();  // the model releases its environment before its location
   WorkerFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
   facts.pinned_pool_bytes = options_.pinned_pool_bytes;
   for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
-  // One of an iterative model is a single request.
+  // A sequence of an iterative model is a single request.
   facts.keeps_sequences = options_.keep_sequences && config->has_sequence_batching() &&
                           !config->sequence_batching().iterative_sequence();
   return std::unique_ptr<BackendModel>(std::make_unique<PythonModel>(
@@ -190,7 +190,7 @@ Arena::Options PythonBackend::ArenaOptions() const {
 Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string& graph_name,
                                                                std::vector<PythonNodeSpec> nodes) {
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, IsolationOf(options_.isolation, graph_name, ""));
-  isolation.gpus = true;  // nodes say nothing of devices
+  isolation.gpus = true;  // the configuration of nodes names no devices
   for (const PythonNodeSpec& node : nodes) AddFolder(FolderOf(node.handler_path), isolation);
   auto worker = std::make_unique<NodeWorker>(graph_name, nodes, std::move(isolation), ArenaOptions(),
                                              *options_.services, default_environment_, options_.bounds);

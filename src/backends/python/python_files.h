@@ -1,4 +1,4 @@
-// PythonFiles: what a backend of Python models knows of their files, whether it runs them or only looks at them.
+// PythonFiles: the files of Python models, for backends that run the models or only check them.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace braid {
 class PythonFiles : public Backend {
  public:
   std::string_view name() const override { return "python"; }
-  // A Python-based backend is a folder with a model.py that every model of it runs.
+  // A Python-based backend is a folder with a model.py that all of its models run.
   std::string HostedFile(std::string_view backend, const std::string& backend_directory) const override {
     std::string file = backend_directory + "/" + std::string(backend) + "/model.py";
     return IsFile(file) ? file : std::string();
@@ -24,7 +24,8 @@ class PythonFiles : public Backend {
   }
   bool RunsUserCode() const override { return true; }
 
-  // What the model's module is called: "1.model" for a file in the version folder, "model" for a hosted backend's file.
+  // Returns the name of the model's module: "1.model" for a file in the version folder, "model" for a hosted
+  // backend's.
   static std::string ModuleName(const ModelLocation& location) {
     const std::filesystem::path file(location.model_file);
     const std::string stem = file.stem().string();
@@ -34,7 +35,7 @@ class PythonFiles : public Backend {
   }
 
  protected:
-  // Whether there is something to run. For Prepare(). Errors: INTERNAL.
+  // Checks that the model's file exists; for Prepare(). Errors: INTERNAL.
   static Status CheckFile(const ModelLocation& location) {
     if (IsFile(location.model_file)) return OkStatus();
     return InternalError("Failed to preinitialize Python stub: Python model file not found in '" +

@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-// Whether nothing lies on a GPU that the request does not want there.
+// Whether no output is on a GPU unless the request wants it there.
 bool Placed(const InferenceRequest& request, const std::vector<Tensor>& outputs) {
   return std::none_of(outputs.begin(), outputs.end(), [&](const Tensor& output) {
     return output.data.on_device() && std::find(request.device_outputs.begin(), request.device_outputs.end(),
@@ -123,7 +123,7 @@ Status PythonInstance::Send(const Running& running, const Execution& execution) 
     message.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
     message.device_outputs.assign(request.device_outputs.begin(), request.device_outputs.end());
     message.inputs.resize(request.inputs.size());
-    // Found out before the first is lent, which takes a further share in its owner.
+    // Checked before the first loan, which takes another reference.
     boost::container::small_vector<bool, 16> sole(request.inputs.size(), true);
     for (size_t k = 0; k < sole.size(); ++k) {
       const Buffer& data = request.inputs[k].data;
@@ -200,7 +200,7 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
     }
   }
   if (times.output_end_ns == 0) {
-    // Answered before its execution has returned: what is known now is as good as it gets.
+    // The response arrived before its execution returned, so some times are not known yet.
     const int64_t now = SteadyNowNs();
     times = {request->queue_start_ns, request->queue_start_ns, now, now};
   }
@@ -257,7 +257,7 @@ std::string PythonInstance::OverdueText() const {
 }
 
 int64_t PythonInstance::TakeOverdue(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& overdue) {
-  // What begins from now on has its time up after this.
+  // Requests that begin from now on are overdue after this.
   int64_t next_ns = now_ns + execute_timeout_ns_;
   const auto give_up = [&](Slot& slot) {
     if (!slot.request) return;
@@ -271,7 +271,7 @@ int64_t PythonInstance::TakeOverdue(int64_t now_ns, std::vector<std::unique_ptr<
       next_ns = std::min(next_ns, deadline_ns);
     } else {
       overdue_execution_ = front.id;
-      // What user code has not begun can run elsewhere.
+      // Requests that user code has not begun can run elsewhere.
       if (front.id <= link_.channel->header().begun_execution.load(std::memory_order_acquire)) {
         for (const uint32_t index : front.slots) {
           if (slots_[index].execution_id == front.id) give_up(slots_[index]);
@@ -374,7 +374,7 @@ std::shared_ptr<const CallChain> PythonInstance::ForkedChain() {
 }
 
 Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
-  // One that has not loaded its model has nothing to answer.
+  // A worker that has not loaded its model has no executions to answer.
   if (link_.channel == nullptr) return WorkerConversation::Malformed();
   switch (TypeOf(message)) {
     case MessageType::kExecuted: {

@@ -1,12 +1,13 @@
-// PythonInstance: a worker process that is an instance of a Python model, and the thread "brd-py" that starts it,
-// receives from it, and starts it anew when it has died.
+// PythonInstance: an instance of a Python model in a worker process. The thread "brd-py" starts the worker,
+// receives its messages, and restarts it when it dies.
 //
-// A worker that dies fails the requests that its user code had begun; those it was only handed come back to
-// the scheduler. Requests are answered on the instance's thread.
+// If a worker dies, the requests that its user code had begun fail; the others return to the scheduler.
+// Responses are sent on the instance's thread.
 //
-// Where executions have a time limit, it is one for each wait: from when user code can begin with a request to its
-// first response, and from each response to the next. What passes it fails at once; a moment later the worker is
-// ended, unless user code has come back by then (WorkerHost::WatchStuck()).
+// The time limit of executions applies to each wait: until the first response to a request, and then from
+// each response to the next. The first wait begins when user code can begin with the request. An overdue
+// request fails at once. The worker is ended shortly after, unless user code returns before that
+// (WorkerHost::WatchStuck()).
 #pragma once
 
 #include <atomic>
@@ -28,10 +29,10 @@ namespace braid {
 
 class PythonInstance final : public PythonModelInstance, private ExecutionsInFlight {
  public:
-  // An instance that this one is a process of: what the scheduler and call chains know in its place.
+  // The instance that owns this process: the scheduler and call chains see the owner instead.
   struct Owner {
     Instance& known_as;
-    std::function<void(bool)> on_availability;  // instead of the listener's; on the instance's thread
+    std::function<void(bool)> on_availability;  // in place of the listener's; on the instance's thread
   };
 
   // All references outlive the instance.
@@ -56,10 +57,10 @@ class PythonInstance final : public PythonModelInstance, private ExecutionsInFli
   bool saves_sequences() const override { return saves_sequences_.load(std::memory_order_relaxed); }
   void RetireSegment(uint32_t segment) override { host_.RetireSegment(segment); }
 
-  // As ExecutionsInFlight has them. Any thread.
+  // As in ExecutionsInFlight. Any thread.
   bool returned() const;
   bool answered() const;
-  // Ends the worker, which `reason` tells ("It was ended because ..."); begun requests fail with that. Any thread.
+  // Ends the worker; begun requests fail with `reason` ("It was ended because ..."). Any thread.
   void End(std::string reason) { host_.End(std::move(reason)); }
 
  private:
@@ -73,23 +74,23 @@ class PythonInstance final : public PythonModelInstance, private ExecutionsInFli
   WorkerConversation::Origin OriginOf(const CallMessage& call) override;
   std::shared_ptr<const CallChain> ForkedChain() override;
 
-  // The chain of a call that blocks an execution, or of one that blocks none.
+  // Returns the chain of a call that blocks an execution; 0: of a call that blocks none.
   std::shared_ptr<const CallChain> Chain(uint64_t blocked_execution) BRAID_REQUIRES(mutex_);
-  // The chain of a call that holds up the requests in the slots for which `blocked` is true.
+  // Returns the chain of a call that blocks the requests in the slots for which `blocked` is true.
   template <class Blocked>
   std::shared_ptr<const CallChain> BlockingChain(const Blocked& blocked) BRAID_REQUIRES(mutex_);
   Status HandleExecuted(const ExecutedMessage& message);
   Status HandleResponse(const ResponseMessage& message, WorkerMemory::Returned& returned);
-  // The request that the worker knows as `id`, out of its slot.
+  // Takes the request with the worker's number `id` out of its slot.
   Result<std::unique_ptr<InferenceRequest>> TakeBack(uint64_t id);
   Status MakeResponse(const ResponseMessage& message, WorkerMemory::Returned& returned,
                       InferenceResponse& response);
-  // Looks at how long executions have lasted; returns when to look again.
+  // Checks how long executions have lasted; returns the time of the next check.
   int64_t WatchExecutions(int64_t now_ns);
-  // Takes the requests whose time is up; returns when the next one's may be.
+  // Takes the overdue requests out of their slots; returns when the next one may be overdue.
   int64_t TakeOverdue(int64_t now_ns, std::vector<std::unique_ptr<InferenceRequest>>& overdue)
       BRAID_REQUIRES(mutex_);
-  // Whether the worker is still in what its time was up for.
+  // Whether the worker is still running an overdue execution.
   bool Stuck() BRAID_REQUIRES(mutex_);
   std::string OverdueText() const;
 
@@ -100,15 +101,15 @@ class PythonInstance final : public PythonModelInstance, private ExecutionsInFli
   const int64_t execute_timeout_ns_;  // 0: none
   std::function<void()> on_idle_;     // constant after Start()
 
-  // The host's thread's own.
+  // Used by the host's thread only.
   ReadinessHook readiness_hook_;
   int64_t next_watch_ns_ = 0;
   uint64_t overdue_execution_ = 0;  // 0: none
   std::atomic<bool> makes_calls_{false};
   std::atomic<bool> saves_sequences_{false};
-  std::atomic<uint64_t> executions_{0};  // that user code has returned from
+  std::atomic<uint64_t> executions_{0};  // finished by user code
 
-  // Of all calls that block no execution.
+  // The chain of all calls that block no execution.
   std::shared_ptr<const CallChain> loose_chain_ BRAID_GUARDED_BY(mutex_);
   std::vector<std::byte> encoded_ BRAID_GUARDED_BY(mutex_);
   // Messages that keep their memory.

@@ -14,7 +14,7 @@ namespace braid {
 namespace {
 
 constexpr auto kProgressInterval = std::chrono::seconds(1);
-// For instances that did start while another of the model did not.
+// For instances that started while another instance of the model failed.
 constexpr int64_t kStopAfterFailureNs = 10'000'000'000;
 
 }  // namespace

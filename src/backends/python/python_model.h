@@ -1,4 +1,4 @@
-// PythonModel: one loaded version of a Python model, as its instances and the memory of their inputs.
+// PythonModel: one loaded version of a Python model: its instances and the memory of their inputs.
 #pragma once
 
 #include <memory>
@@ -34,14 +34,15 @@ class PythonModel final : public BackendModel {
   void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:
-  // Gives idle memory of the inputs back to the system, and tells the workers.
+  // Returns idle memory of the inputs to the system, and notifies the workers.
   void TrimArena();
 
   const ModelLocation location_;  // keeps temporary files
   const WorkerFacts facts_;
   Logger& log_;
   const DeviceTensors device_tensors_;
-  // Shared with the other models in it; let go in Stop(), on a thread that may wait for its files to go.
+  // Shared with the other models in it. Released in Stop(), on a thread that may wait while its files are
+  // deleted.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
   std::vector<std::unique_ptr<PythonModelInstance>> instances_;

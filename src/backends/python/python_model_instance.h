@@ -1,4 +1,4 @@
-// PythonModelInstance: an instance of a Python model, as the model starts and ends it.
+// PythonModelInstance: an instance of a Python model, with its start and end.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@ namespace braid {
 
 class PythonModelInstance : public Instance {
  public:
-  // Begins to start; `on_started` is called once, on a thread of the instance: when it is initialised, or with what kept
-  // it from that (the instance is then over). `on_idle` is called on such a thread now and then.
+  // Begins to start. Calls `on_started` once, on a thread of the instance: when it is initialised, or with the
+  // error if the start failed (the instance is then over). Calls `on_idle` on such a thread from time to time.
   virtual void Start(ExecutionListener& listener, std::function<void(Status)> on_started,
                      std::function<void()> on_idle) = 0;
-  // Has user code finalize and end; returns at once. At `deadline_ns` the process is killed.
+  // Begins to finalize user code and to end; returns at once. At `deadline_ns` the process is killed.
   virtual void BeginStop(int64_t deadline_ns) = 0;
-  // Waits for the end of processes and threads. REQUIRES: BeginStop() was called.
+  // Waits until processes and threads have ended. REQUIRES: BeginStop() was called.
   virtual void Join() = 0;
 
-  // The rest: any thread.
+  // All following methods: any thread.
 
-  // Why it cannot run now; nothing when it can.
+  // The reason why it cannot run now; nullopt when it can.
   virtual std::optional<std::string> NotReadyReason() const = 0;
-  // Whether it is ready, its user code's is_ready() asked too. `done` is called once, perhaps before this returns, on any
-  // thread.
+  // Checks whether it is ready, by user code's is_ready() too. `done` is called once, perhaps before this
+  // returns, on any thread.
   virtual void CheckReadiness(std::function<void(Readiness)> done) = 0;
-  // What it waits for while it starts, for progress reports.
+  // The state of its start, for progress reports.
   virtual std::string Progress() const = 0;
-  // As BackendModel has it; known once it has started.
+  // As in BackendModel; known after the start.
   virtual bool saves_sequences() const = 0;
-  // A segment of the arena is gone.
+  // The arena has deleted a segment.
   virtual void RetireSegment(uint32_t segment) = 0;
 };
 

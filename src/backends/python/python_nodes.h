@@ -1,8 +1,8 @@
 // PythonNodes: the Python nodes of one graph, in a worker of their own. Each node has one object, shared by
-// all runs of the graph; any number of executions are under way at once.
+// all runs of the graph. Any number of executions may be in flight.
 //
-// A worker that dies fails what is under way in it, and is started anew after a pause that grows with each
-// failure, as an instance of a model is; meanwhile the nodes are not ready.
+// If the worker dies, executions in flight fail, and it is restarted after a pause that grows with each
+// failure, as for an instance of a model. Until then the nodes are not ready.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@ namespace braid {
 struct PythonNodeSpec {
   std::string name;
   std::string handler_path;  // absolute
-  // Names of streams in the order of the configuration, that of LOOPBACK among them.
+  // Names of streams in the order of the configuration, with that of LOOPBACK.
   std::vector<std::string> input_names;
   std::vector<std::string> output_names;
   bool loopback = false;
-  // Outputs whose bytes somebody beside the nodes of this graph needs, and those that such nodes may get.
+  // Outputs whose bytes are needed outside the graph's Python nodes, and outputs that other Python nodes may
+  // receive.
   std::vector<std::string> exported;
   std::vector<std::string> kept;
 };
 
-// A pyovms.Tensor object in the worker; let go of with the last share.
+// A pyovms.Tensor object in the worker, released with its last owner.
 class NodeObject {
  public:
   virtual ~NodeObject() = default;
@@ -41,17 +42,17 @@ class NodeObject {
 // A tensor from or for a node: its bytes, the object in the worker, or both.
 struct NodeTensor {
   Tensor tensor;
-  bool has_bytes = true;                     // false: `tensor.data` is empty, and the bytes are the object's
+  bool has_bytes = true;                     // false: `tensor.data` is empty, and the bytes are in the object
   std::shared_ptr<const NodeObject> object;  // shared by the packets that carry it; may be null
 };
 
-// What an execution has come to.
+// One step of an execution.
 struct NodeStep {
   enum class Kind : unsigned char {
-    kList,   // execute() has returned a list: the call has ended
-    kItem,   // its generator has yielded one; the next comes after Resume()
-    kEnd,    // the generator is exhausted or closed: the call has ended
-    kError,  // the call has ended with `status`; `outputs` come before it
+    kList,   // a returned list: the call has ended
+    kItem,   // a yielded item; the next one needs Resume()
+    kEnd,    // the generator is exhausted or closed
+    kError,  // the call has failed with `status`, after `outputs`
   };
   Kind kind = Kind::kList;
   Status status;
@@ -61,8 +62,8 @@ struct NodeStep {
 class NodeCallListener {
  public:
   virtual ~NodeCallListener() = default;
-  // On any thread, perhaps within Execute() or Resume(), never twice at the same time. `call` is the number
-  // that Execute() returns.
+  // Called on any thread, perhaps within Execute() or Resume(), never concurrently for one call. `call` is
+  // the number that Execute() returns.
   virtual void OnStep(uint64_t call, NodeStep step) = 0;
 };
 
@@ -70,30 +71,29 @@ class PythonNodes {
  public:
   virtual ~PythonNodes() = default;
 
-  // Runs execute() of a node; always answered by a step. `session` is the run of the graph that it belongs
-  // to. Returns the call's number. Never blocks.
+  // Runs execute() of a node; at least one step always follows. `session` is the run of the graph. Returns
+  // the call's number. Never blocks.
   virtual uint64_t Execute(size_t node, uint64_t session, std::vector<NodeTensor> inputs,
                            std::shared_ptr<NodeCallListener> listener) = 0;
-  // Asks for the next item of a call whose last step was kItem. Never blocks. False when the call was closed
-  // before and is over: no step comes then.
+  // Asks for the next item of a call whose last step was kItem. Never blocks. Returns false when the call was
+  // closed before and is over: no step follows then.
   virtual bool Resume(uint64_t call) = 0;
-  // Nobody wants more of a call: its generator is closed. If a step is awaited, kEnd or kError comes as soon
-  // as the code is out of what it is in; else nothing. A call whose last step was kItem is to be resumed or
-  // closed. Never blocks.
+  // Closes a call's generator. If a step is expected, kEnd or kError follows as soon as user code returns;
+  // otherwise nothing follows. A call whose last step was kItem must be resumed or closed. Never blocks.
   virtual void Close(uint64_t call) = 0;
 
-  // A run of the graph begins, or ends: nodes that keep state for it are told. `chain` is that of the request
-  // which it runs for, or null; what nodes call in this run is called on its behalf.
+  // Begins or ends a run of the graph: nodes that keep state for it are notified. Calls by nodes in this run
+  // are made on behalf of `chain`, the call chain of the run's request; it may be null.
   virtual uint64_t BeginSession(const Parameters& parameters, std::shared_ptr<const CallChain> chain) = 0;
   virtual void EndSession(uint64_t session) = 0;
 
   virtual Readiness readiness() const = 0;
-  // The worker that runs them. Any thread; does not block.
+  // Reports of the worker that runs them. Any thread; does not block.
   virtual std::vector<InstanceReport> instances() const { return {}; }
-  // Memory that the worker sees, for the inputs of requests. Lives as long as its buffers.
+  // Memory shared with the worker, for the inputs of requests. Lives as long as its buffers.
   virtual BufferAllocator& allocator() = 0;
-  // Has finalize() called on all objects and ends the worker, by force at `deadline_ns` (SteadyNowNs() time).
-  // Blocks; called once, when nothing is under way any more or is to fail.
+  // Calls finalize() on all objects and ends the worker, by force at `deadline_ns` (SteadyNowNs() time).
+  // Blocks. REQUIRES: called once, when no execution is in flight or those in flight may fail.
   virtual void Stop(int64_t deadline_ns) = 0;
 };
 

@@ -1,7 +1,7 @@
-// ReadinessHook: asks the is_ready() of one worker's user code, for any number of people who want to know.
+// ReadinessHook: calls is_ready() of one worker's user code for any number of concurrent checks.
 //
-// One check runs at a time. Whoever asks while one runs gets its result. Each waits for at most the time
-// limit; the check itself goes on, since user code cannot be stopped.
+// Only one is_ready() runs at a time. A check that arrives meanwhile gets its result. Each check waits at
+// most the time limit; is_ready() itself goes on, since user code cannot be interrupted.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace braid {
 
-// Any thread, where not said otherwise. Answers are given with no lock held.
+// Any thread, unless a method says otherwise. Callbacks run with no lock held.
 class ReadinessHook {
  public:
   using Done = std::function<void(Readiness)>;
@@ -26,25 +26,26 @@ class ReadinessHook {
 
   explicit ReadinessHook(std::string instance) : instance_(std::move(instance)) {}
 
-  // A worker whose user code has the hook can be asked from now on.
+  // Opens the hook: the worker is up, and its user code has is_ready().
   void Open(std::shared_ptr<Channel> channel);
-  // It no longer can; who waits is answered with `reason`.
+  // Closes the hook; pending checks fail with `reason`.
   void Close(const std::string& reason);
 
-  // Calls `done` once, perhaps before this returns. Ready at once while there is nobody to ask.
+  // Calls `done` once, perhaps before this returns. Ready at once while the hook is closed.
   void Ask(Done done, int64_t now_ns);
 
-  // The worker has answered. An answer to a check that is not running is ignored: it may be one of before.
+  // Handles an answer of the worker. An answer to a check that is not running is ignored: it is from an
+  // earlier one.
   void OnAnswer(const ReadinessMessage& message);
-  // Answers callers whose time is over. Returns when to call it again; INT64_MAX while no caller waits.
-  // Ask() interrupts the channel, so that its receiver calls this again.
+  // Fails overdue checks. Returns when to call it again; INT64_MAX without pending checks. Ask() interrupts the
+  // channel, so that the receiving thread calls this again.
   int64_t Expire(int64_t now_ns);
 
  private:
   struct Waiting {
     Done done;
     int64_t deadline_ns = 0;
-    bool started = false;  // the check, rather than joined it
+    bool started = false;  // started is_ready(), rather than joined it
   };
 
   const std::string instance_;
@@ -53,8 +54,8 @@ class ReadinessHook {
   std::shared_ptr<Channel> channel_ BRAID_GUARDED_BY(mutex_);
   uint64_t last_check_ BRAID_GUARDED_BY(mutex_) = 0;
   bool running_ BRAID_GUARDED_BY(mutex_) = false;
-  std::vector<Waiting> waiting_ BRAID_GUARDED_BY(mutex_);  // by deadline
-  std::atomic<bool> asked_{false};                         // false: no caller waits
+  std::vector<Waiting> waiting_ BRAID_GUARDED_BY(mutex_);  // sorted by deadline
+  std::atomic<bool> asked_{false};                         // false: no check is pending
 };
 
 }  // namespace braid

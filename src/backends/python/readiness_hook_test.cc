@@ -19,7 +19,7 @@ class ReadinessHookTest : public testing::Test {
   void Ask(int64_t now_ns) {
     hook_.Ask([this](const Readiness& readiness) { answers_.push_back(readiness); }, now_ns);
   }
-  // The check that the worker is asked for; 0 for none.
+  // Returns the number of the check that the worker received; 0 for none.
   uint64_t Check() {
     std::vector<std::byte> message;
     CheckReadyMessage check;
@@ -63,7 +63,7 @@ TEST_F(ReadinessHookTest, AHookThatTakesEightSeconds) {
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_FALSE(answers_[0].ready);
   EXPECT_EQ(answers_[0].reason, "Timed out waiting for user-defined is_ready() response");
-  // The second who asks gets the result of the check that still runs.
+  // The second caller gets the result of the running check.
   Ask(5 * kSecond);
   EXPECT_EQ(Check(), 0u);
   hook_.OnAnswer({check, true, ""});
@@ -87,7 +87,7 @@ TEST_F(ReadinessHookTest, TheWorkersEndAnswersWhoWaits) {
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_FALSE(answers_[0].ready);
   EXPECT_EQ(answers_[0].reason, "Stub process 'm_0_0' is not healthy.");
-  // A worker without the hook, or between two lives, has nothing to say.
+  // A worker without the hook, or between two lives, is ready.
   Ask(1);
   ASSERT_EQ(answers_.size(), 2u);
   EXPECT_TRUE(answers_[1].ready);

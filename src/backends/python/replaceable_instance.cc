@@ -12,16 +12,16 @@
 namespace braid {
 namespace {
 
-// What a process that is replaced may still need for what it has begun.
+// The time limit for a replaced process to finish its requests.
 constexpr int64_t kEndingNs = 60'000'000'000;
-// How long the end of sequences is waited for, and the last part of that, in which none begins: less than the time
-// for which one waits for a slot.
+// The time limit for open sequences to end, and its last part, in which no sequence may begin. That part is
+// shorter than the wait for a slot.
 constexpr int64_t kSequencesEndNs = 10'000'000'000;
 constexpr int64_t kLastCallNs = 500'000'000;
 constexpr int64_t kFinalizeNs = 10'000'000'000;
-// How often it is looked whether sequences have ended: nothing tells of that.
+// How often open sequences are checked, since there is no notification.
 constexpr int64_t kSequencesNs = 20'000'000;
-// A fresh process that could not be started is tried again.
+// The pause before another attempt, if a fresh process could not be started.
 constexpr int64_t kNextTryNs = 30'000'000'000;
 
 }  // namespace
@@ -37,7 +37,7 @@ void ReplaceableInstance::OnAvailability(Worker& worker, bool available) {
   {
     MutexLock lock(mutex_);
     worker.available = available;
-    // The scheduler knows of one worker; the others come and go without it.
+    // The scheduler knows only the current worker; it does not notice the others.
     concerns = current_.get() == &worker;
     changed_.NotifyAll();
   }
@@ -143,7 +143,7 @@ void ReplaceableInstance::OnExcess(uint64_t bytes) {
   MutexLock lock(mutex_);
   if (replacing_ || stopping_ || !current_->available || SteadyNowNs() < next_try_ns_) return;
   replacing_ = true;
-  // That of the replacement before has nothing more to do.
+  // The thread of the previous replacement has nothing left to do.
   if (thread_.joinable()) thread_.join();
   thread_ = StartThread("brd-replace", [this, bytes] {
     const LogAbout about(options_.model);
@@ -154,7 +154,7 @@ void ReplaceableInstance::OnExcess(uint64_t bytes) {
 }
 
 bool ReplaceableInstance::WaitLocked(int64_t until_ns) {
-  // What ends between a look and the wait is seen a little later.
+  // A bounded wait: some changes send no notification.
   constexpr int64_t kLookNs = 2'000'000;
   const int64_t now_ns = SteadyNowNs();
   if (!stopping_ && until_ns > now_ns)
@@ -229,7 +229,7 @@ void ReplaceableInstance::LetGo() {
     --entering_;
     if (stopping_) changed_.NotifyAll();
   }
-  // What comes once the instance is to stop comes back by BeginStop().
+  // Once the instance stops, BeginStop() returns new executions.
   holding_ = false;
 }
 
@@ -334,7 +334,7 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
       MutexLock lock(mutex_);
       died = stopping_ || !old->available;
     }
-    // It is started anew by itself, then.
+    // If it died, it restarts by itself.
     if (!held && !died) {
       if (counters_ != nullptr) counters_->memory_replacements.fetch_add(1);
       old->instance->End(

@@ -1,14 +1,14 @@
-// ReplaceableInstance: an instance of a Python model as the scheduler knows it. Its process can be replaced by a fresh
-// one while the model serves, which happens when the process takes more memory than it may.
+// ReplaceableInstance: an instance of a Python model whose process can be replaced while the model serves. A
+// process is replaced when it exceeds its memory limit.
 //
-// A replacement loses no request and makes none wait for a model to be initialised:
+// A replacement loses no request, and no request waits for the model's initialisation:
 //
-//   the process goes on ------------------------> holds what is handed over next until
-//     while a fresh one is started                 it has returned from all it has      -> the fresh one goes on
+//   the old process runs -------------------> new executions are held until it has
+//     while the fresh process is started      returned from all that it has         -> the fresh one takes over
 //
-// What the old process has still to answer after that (a decoupled model's requests) it may answer; then it is
-// finalized. Each of these waits has a bound. Sequences live in a process: the replacement waits for a moment at
-// which none is open, and after a bound ends those which are, as the death of the process would.
+// After that the old process may still send responses (a decoupled model's); then it is finalized. Each of
+// these waits has a time limit. Sequences live in a process, so the replacement waits until none is open.
+// After the limit it ends the open ones, as the death of the process would.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace braid {
 
 class ReplaceableInstance final : public PythonModelInstance {
  public:
-  // Makes a worker, which is not started yet, for this instance.
+  // Makes an unstarted worker for this instance.
   using MakeInstance = std::function<std::unique_ptr<PythonInstance>(PythonInstance::Owner owner)>;
   struct Options {
     std::string model;  // for the log
@@ -68,52 +68,54 @@ class ReplaceableInstance final : public PythonModelInstance {
     std::unique_ptr<PythonInstance> instance;  // constant
     bool available = false;                    // guarded by the owner's mutex
   };
-  using WorkerPtr = std::shared_ptr<Worker>;  // shared with the calls into it that are under way
+  using WorkerPtr = std::shared_ptr<Worker>;  // shared with the calls in progress into it
 
   WorkerPtr MakeWorker();
   void OnAvailability(Worker& worker, bool available);
   WorkerPtr Current() const;
-  // The process takes too much. On the thread of the limits.
+  // The process exceeds its memory limit. Called on the thread of the limits.
   void OnExcess(uint64_t bytes);
 
-  // The thread of one replacement ("brd-replace").
+  // Runs on the thread of one replacement ("brd-replace").
   void Replace(uint64_t bytes);
   WorkerPtr StartFresh();
-  // Holds executions back until the worker has returned from all that it has. False: it has not until then, has
-  // died, or the instance is to stop.
+  // Holds new executions back until the worker has returned from all it has. Returns false if it has not by
+  // then, if it has died, or if the instance stops.
   bool Hold(Worker& worker, int64_t deadline_ns);
-  // Passes on what was held back, and holds no more.
+  // Passes held executions on, and ends the holding.
   void LetGo();
-  // The fresh worker takes over. REQUIRES: executions are held back. False when it is too late for that.
+  // Makes the fresh worker the current one. Returns false if it is too late for that. REQUIRES: executions
+  // are held back.
   bool TakeOver(const WorkerPtr& old, const WorkerPtr& fresh, size_t sequences);
-  // Ends a worker that the scheduler does not know; with `bounded` once all that it has is answered, within a time.
+  // Ends a worker that is not the current one. If `bounded`, first waits, with a limit, until it has answered
+  // all its requests.
   void Retire(const WorkerPtr& worker, bool bounded);
   void Forget(const WorkerPtr& worker);
-  // Waits for a change, or the time; false when the instance is to stop.
+  // Waits for a change or until `until_ns`; returns false when the instance stops.
   bool WaitLocked(int64_t until_ns) BRAID_REQUIRES(mutex_);
 
   const Options options_;
   const MakeInstance make_;
   MemoryLimits& limits_;
   Logger& log_;
-  const std::shared_ptr<WorkerCounters::Row> counters_;  // shared with who reads them
+  const std::shared_ptr<WorkerCounters::Row> counters_;  // shared with the readers of the metrics
   ExecutionListener* listener_ = nullptr;                // constant after Start()
   std::function<void()> on_idle_;                        // constant after Start()
-  std::unique_ptr<MemoryLimits::Watched> watched_;       // by Start() and BeginStop() alone
+  std::unique_ptr<MemoryLimits::Watched> watched_;       // used by Start() and BeginStop() only
 
-  // Not held while a worker or the listener is called.
+  // Not held during calls into a worker or the listener.
   mutable Mutex mutex_;
   CondVar changed_;
   WorkerPtr current_ BRAID_GUARDED_BY(mutex_);
-  std::vector<WorkerPtr> others_ BRAID_GUARDED_BY(mutex_);  // that start, or that end
-  int entering_ BRAID_GUARDED_BY(mutex_) = 0;               // calls of Execute() that are under way
+  std::vector<WorkerPtr> others_ BRAID_GUARDED_BY(mutex_);  // workers that start or end
+  int entering_ BRAID_GUARDED_BY(mutex_) = 0;               // calls of Execute() in progress
   bool holding_ BRAID_GUARDED_BY(mutex_) = false;
   std::deque<std::unique_ptr<Execution>> held_ BRAID_GUARDED_BY(mutex_);
   bool replacing_ BRAID_GUARDED_BY(mutex_) = false;
   int64_t next_try_ns_ BRAID_GUARDED_BY(mutex_) = 0;
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = 0;
-  // Of the workers that have gone.
+  // Sums of the workers that were replaced.
   uint64_t executions_before_ BRAID_GUARDED_BY(mutex_) = 0;
   uint64_t restarts_before_ BRAID_GUARDED_BY(mutex_) = 0;
   std::thread thread_ BRAID_GUARDED_BY(mutex_);

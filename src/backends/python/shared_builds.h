@@ -1,5 +1,5 @@
-// SharedBuilds: what takes long to make is made once for all who ask for it at the same time, and is shared
-// by its users for as long as there are any.
+// SharedBuilds: builds an expensive value once for all concurrent requests, and shares it as long as it is
+// used.
 //
 //   SharedBuilds<Environment> environments;
 //   auto one = environments.Get(key, [&] { return Unpack(path); }, [] { return OkStatus(); });
@@ -17,16 +17,15 @@
 
 namespace braid {
 
-// All methods may be called from any thread.
+// Any thread.
 template <class T>
 class SharedBuilds {
  public:
   using Value = Result<std::shared_ptr<T>>;
 
-  // The value of `key`: that which somebody uses, else the outcome of the build that is in progress, else
-  // that of `build`, which runs on this thread. A failed build fails all who waited for it, and the next to
-  // ask tries anew. `waiting` is called about each second while another thread builds; its error ends the
-  // wait.
+  // Returns the value of `key`: the one in use, or the outcome of the build in progress, or that of `build`,
+  // which runs on this thread. A failed build fails all calls that waited for it; the next call tries again.
+  // `waiting` is called about each second while another thread builds; its error ends the wait.
   Value Get(const std::string& key, const std::function<Value()>& build,
             const std::function<Status()>& waiting) {
     MutexLock lock(mutex_);
@@ -54,12 +53,12 @@ class SharedBuilds {
   }
 
  private:
-  // Shared by the map and by those who wait, who need the outcome after it has left the map.
+  // Shared by the map and by waiting threads, which need the outcome after it has left the map.
   struct Attempt {
     std::unique_ptr<Value> outcome;  // guarded by mutex_
   };
   struct Entry {
-    std::shared_ptr<Attempt> attempt;  // while it is being built
+    std::shared_ptr<Attempt> attempt;  // while the build is in progress
     std::weak_ptr<T> value;
   };
 

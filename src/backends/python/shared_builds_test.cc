@@ -47,7 +47,7 @@ TEST(SharedBuilds, AllWhoWaitGetOneOutcome) {
     for (size_t i = 1; i < values.size(); ++i) {
       threads.emplace_back([&, i] { values[i] = builds.Get("a", build, KeepWaiting); });
     }
-    // Another key is not held up.
+    // A build of another key does not wait.
     EXPECT_TRUE(builds
                     .Get(
                         "b", [] { return Make(1); }, KeepWaiting)
@@ -59,7 +59,7 @@ TEST(SharedBuilds, AllWhoWaitGetOneOutcome) {
       if (succeeds) {
         EXPECT_EQ(*value, *values[0]);
       } else {
-        // Those who came too late for the first attempt have made one more.
+        // Threads that came too late for the first attempt have made another.
         EXPECT_EQ(value.status().message(), "no");
       }
     }

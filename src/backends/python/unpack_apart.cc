@@ -25,7 +25,7 @@ constexpr int kArchive = 3;
 constexpr int kLookMs = 200;
 constexpr int64_t kTellNs = 100'000'000;
 constexpr size_t kMostText = 64 << 10;
-// The lines that the process writes: how far it is, that it is done, or what is wrong.
+// The first letter of the process's lines: progress, the end, or an error.
 constexpr char kProgress = 'P';
 constexpr char kDone = 'D';
 constexpr char kError = 'E';
@@ -55,7 +55,7 @@ std::optional<UnpackProgress> Numbers(std::string_view text) {
   return text.empty() ? std::optional(progress) : std::nullopt;
 }
 
-// What the process says, until it has ended.
+// Reads the process's reports until it has ended.
 class Telling {
  public:
   Telling(UniqueFd pipe, const UnpackReport& report) : pipe_(std::move(pipe)), report_(report) {}
@@ -144,10 +144,10 @@ int RunUnpackEnvironment(int argc, const char* const* argv) {
     const int64_t now = SteadyNowNs();
     if (now - told_ns < kTellNs) return OkStatus();
     told_ns = now;
-    // Its reader has gone: so has the reason to go on.
+    // If the reader is gone, the result is not needed.
     return Write(Line(kProgress, progress)) ? OkStatus() : CancelledError("not wanted any more");
   };
-  // The archive is opened anew, by its name among this process's descriptors.
+  // Opened again, by its name among this process's descriptors.
   Status status = ConfineProcess({{folder, true}, {fmt::format("/proc/self/fd/{}", kArchive)}});
   if (status.ok()) {
     const Result<UnpackProgress> unpacked = UnpackArchive(kArchive, folder, limits, tell);

@@ -1,5 +1,5 @@
-// Unpacking a packed environment in a process of its own, which can write to the new folder and reach nothing else: what
-// reads the archive has only to be wrong once.
+// Unpacks a packed environment in another process, which can write to the new folder and access nothing else.
+// This contains bugs in the code that reads archives.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace braid {
 
-// As UnpackArchive(), by `program` run as "PROGRAM unpack-environment". Blocks; an error of `report` ends the process.
+// As UnpackArchive(), but by `program` run as "PROGRAM unpack-environment". Blocks; an error of `report`
+// kills the process.
 Result<UnpackProgress> UnpackApart(const std::string& program, ChildReaper& reaper, int archive_fd,
                                    const std::string& folder, const UnpackLimits& limits,
                                    const UnpackReport& report);
 
-// What that process does: unpacks what is open as descriptor 3, and tells of it on standard output. Returns its exit
-// code.
+// The main function of that process: unpacks the archive open as descriptor 3, and reports on standard
+// output. Returns the exit code.
 int RunUnpackEnvironment(int argc, const char* const* argv);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// A servable that keeps the requests it is given until the test answers them.
+// A servable that holds its requests until the test answers them.
 #pragma once
 
 #include <deque>

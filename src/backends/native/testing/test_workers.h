@@ -1,4 +1,4 @@
-// TestWorkers: native workers for tests, which are processes of native_test_worker.
+// TestWorkers: native workers for tests, which run native_test_worker.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class TestWorkers {
   // `log` outlives this.
   explicit TestWorkers(Logger& log) : log_(log) { services_.catalog = &catalog_; }
 
-  // Of that program; a fault's name behind it makes them faulty. They end before this.
+  // Makes workers of `program`; the name of a fault as an argument makes them faulty. They end before this.
   NativeWorkers& Make(std::vector<std::string> program = {test_places::kNativeWorker}) {
     NativeWorkers::Options options;
     options.program = std::move(program);

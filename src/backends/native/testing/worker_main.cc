@@ -1,5 +1,5 @@
-// A native worker for tests: one that does its work or, when it is given a fault's name, one that breaks the rules in that
-// way with each execution.
+// A native worker for tests. With the name of a fault as an argument, it breaks the rules in that way with
+// each execution.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ TensorMessage Output(const Shape& shape) {
   return tensor;
 }
 
-// What a worker that means no good answers to an execution.
+// Returns the answer of a faulty worker to an execution.
 std::vector<std::byte> FaultyAnswer(std::string_view fault, uint64_t id) {
   std::vector<std::byte> encoded;
   NativeExecutedMessage message;

@@ -1,4 +1,4 @@
-// Models that tests make, and what runs them: a backend, timers, and a folder that goes with the test.
+// Test models, and a fixture that runs them: a backend, timers, and a folder that is deleted with the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace braid {
 
-// Takes the answer of one request; the thread of the test waits for it.
+// Takes the response to one request; the test's thread waits for it.
 class WaitingSink final : public ResponseSink {
  public:
   void Respond(std::optional<InferenceResponse> response, bool final) override {
@@ -46,7 +46,7 @@ class WaitingSink final : public ResponseSink {
   bool ended_ = false;
 };
 
-// Gives each response to the sink of its request.
+// Passes each response to the sink of its request.
 class PassingListener final : public ExecutionListener {
  public:
   void OnExecuted(Instance&, int64_t, size_t, const ExecutionTimes&) override {}
@@ -71,7 +71,7 @@ Tensor MakeTensor(const std::string& name, DataType type, const Shape& shape, co
 inline Tensor Floats(const std::string& name, const Shape& shape, const std::vector<float>& values) {
   return MakeTensor(name, DataType::kFp32, shape, values);
 }
-// The wire form of strings.
+// Encodes strings in their wire format.
 inline Tensor Strings(const std::string& name, const Shape& shape, const std::vector<std::string>& values) {
   std::vector<char> bytes;
   for (const std::string& value : values) {

@@ -1,4 +1,4 @@
-// Models with states, and what OpenVINO's own variables make of them.
+// Test models with states, in OpenVINO variables.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ inline std::shared_ptr<ov::op::util::Variable> MakeVariable(
 inline ov::Output<ov::Node> FloatConstant(const ov::Shape& shape, const std::vector<float>& values) {
   return ov::opset13::Constant::create(ov::element::f32, shape, values)->output(0);
 }
-// Different values, the same with each call.
+// Returns pseudo-random values, equal in each call.
 inline ov::Output<ov::Node> Weights(const ov::Shape& shape, uint32_t seed) {
   std::vector<float> values(ov::shape_size(shape));
   for (float& value : values) {
@@ -33,7 +33,7 @@ inline ov::Output<ov::Node> Weights(const ov::Shape& shape, uint32_t seed) {
   return FloatConstant(shape, values);
 }
 
-// sum = state + in; the state is what `init` is at first, or zeros if that is no output.
+// sum = state + in; the state begins with `init`, or with zeros if `init` has no node.
 inline std::shared_ptr<ov::Model> RunningSum(const ov::PartialShape& shape, const ov::Output<ov::Node>& init,
                                              const ov::PartialShape& state_shape) {
   auto in = Input("in", ov::element::f32, shape);
@@ -53,7 +53,7 @@ inline std::shared_ptr<ov::Model> RunningSum(const ov::Shape& shape) {
   return RunningSum(shape, FloatConstant(shape, std::vector<float>(ov::shape_size(shape), 0)), shape);
 }
 
-// An LSTM over [1, steps, 4] as a loop, whose hidden states begin with constants, or the second with an input
+// An LSTM loop over [1, steps, 4]. Its hidden states begin with constants, or the second one with an input
 // "c0".
 inline std::shared_ptr<ov::Model> LstmLoop(int64_t steps, bool initial_is_input) {
   using namespace ov::opset13;  // NOLINT: a graph is hard to read otherwise
@@ -132,7 +132,8 @@ inline std::shared_ptr<ov::Model> BeginsWithInput(const ov::PartialShape& shape 
                                      ov::ParameterVector{in}, "begins_with_input");
 }
 
-// The state is the last input, and begins with 1 and 2, or with the first: out = in - s, before = s, s' = in.
+// The state is the last input; it begins with 1 and 2, or with the first input: out = in - s, before = s, s'
+// = in.
 inline std::shared_ptr<ov::Model> Difference(bool begins_with_input) {
   auto in = Input("in", ov::element::f32, ov::PartialShape{1, 2});
   auto variable = MakeVariable("s", ov::PartialShape{1, 2});
@@ -145,7 +146,7 @@ inline std::shared_ptr<ov::Model> Difference(bool begins_with_input) {
       "difference");
 }
 
-// One variable that is read in two places, which OpenVINO's CPU device cannot do.
+// One variable that is read in two places, which OpenVINO's CPU device does not support.
 // out = 10 s + s + in, s' = s + in.
 inline std::shared_ptr<ov::Model> ReadTwice() {
   auto in = Input("in", ov::element::f32, ov::PartialShape{1, 2});

@@ -1,4 +1,4 @@
-// Models of a Triton repository, as it loads them.
+// A fixture for models of a Triton repository.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class TritonHarness : public OpenVinoHarness {
                           (file.empty() ? backend_->DefaultFile(config, location.version_path) : file);
     return location;
   }
-  // As the repository loads a model.
+  // Loads and starts a model as the repository does.
   Result<std::shared_ptr<InstancePool>> Serve(const std::string& text, bool complete = true) {
     auto config = std::make_shared<inference::ModelConfig>();
     BRAID_ASSIGN_OR_RETURN(*config, ParseConfigText("name: 'm' " + text, "config.pbtxt"));

@@ -1,4 +1,4 @@
-// Writes protobuf messages by field numbers, for the small models of other frameworks that tests need.
+// Writes protobuf messages by field numbers, for small test models of other frameworks.
 #pragma once
 
 #include <cstdint>
