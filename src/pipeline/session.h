@@ -112,7 +112,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     std::vector<uint32_t> missing;     // unknown inputs, by index of the node
     std::vector<bool> blocked;         // whether the node lacks a required input
     std::vector<bool> answered;
-    uint32_t open = 0;                 // nodes and inner flows that have not ended, and the response
+    uint32_t open = 0;                 // open nodes and inner flows, and the response
     uint32_t missing_outputs = 0;      // in the flows that respond
     std::list<Outgoing>::iterator at;  // where its responses leave, in scopes around the response
     std::list<Flow> flows;             // in the order of the answers
