@@ -54,7 +54,7 @@ struct EnteredStep {
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  // The most flows that have not ended: answers of nodes that answer many times, and shards. The session ends
+  // Maximum number of open flows: answers of nodes that answer many times, and shards. The session ends
   // with UNAVAILABLE when there are more.
   static constexpr size_t kMostFlows = 65536;
 
