@@ -8,7 +8,7 @@
 namespace braid::graph {
 namespace {
 
-// No calculator makes one like it by accident: the text is this file's own.
+// A calculator cannot return an equal status by accident: the text is used only here.
 const Status& Stop() {
   static const Status stop(StatusCode::kAborted, "braid::graph::StopStatus()");
   return stop;

@@ -1,5 +1,5 @@
-// Calculator: what a node of a graph does. A new one is a class in a file of its own under calculators/ and a
-// line in a registry (see registry.h).
+// Calculator: the code of a graph's node. A new calculator is a class in its own file under calculators/ and
+// a line in a registry (see registry.h).
 //
 //   class Doubler final : public Calculator {
 //    public:
@@ -15,7 +15,7 @@
 //     }
 //   };
 //
-// A calculator object belongs to one node of one run of a graph and is called by one thread at a time.
+// A calculator object belongs to one node of one run of a graph. One thread at a time calls it.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@ namespace braid::graph {
 
 // One stream, or one side packet, of a node or a graph: "name", "TAG:name" or "TAG:INDEX:name".
 struct Port {
-  std::string tag;  // "" without one
+  std::string tag;  // "" without a tag
   int index = 0;
   std::string name;
   bool operator==(const Port&) const = default;
 };
 
-// The ports of one kind, in the order in which calculators number them: by tag in byte order, then by index.
+// The ports of one kind, in the order of their numbers in calculators: by tag in byte order, then by index.
 class Ports {
  public:
   Ports() = default;
@@ -50,28 +50,28 @@ class Ports {
   const Port& operator[](int port) const { return ports_[static_cast<size_t>(port)]; }
   auto begin() const { return ports_.begin(); }
   auto end() const { return ports_.end(); }
-  // Its number, or -1.
+  // Returns the port's number, or -1.
   int Find(std::string_view tag, int index = 0) const;
   bool Has(std::string_view tag, int index = 0) const { return Find(tag, index) >= 0; }
-  // How many there are of the tag.
+  // Returns the number of ports with the tag.
   int Count(std::string_view tag) const;
-  // The number of the port with that name, or -1.
+  // Returns the number of the port with that name, or -1.
   int FindName(std::string_view name) const;
 
  private:
   std::vector<Port> ports_;
 };
 
-// What values a port carries.
+// The type of a port's values.
 class PortType {
  public:
-  // Any value.
+  // Accepts any value.
   static PortType Any() { return PortType(Kind::kAny, std::nullopt, -1); }
   template <class T>
   static PortType Of() {
     return PortType(Kind::kValue, ValueType::Of<T>(), -1);
   }
-  // The type of the node's input (or, for side packets, input side packet) of that number.
+  // The type of the node's input (for side packets, its input side packet) with that number.
   static PortType SameAsInput(int input) { return PortType(Kind::kSameAsInput, std::nullopt, input); }
 
   enum class Kind : unsigned char { kAny, kValue, kSameAsInput };
@@ -89,24 +89,24 @@ class PortType {
 
 using NodeConfig = ::mediapipe::CalculatorGraphConfig::Node;
 
-// What a calculator says of one node when the graph is loaded. It looks at the node's ports and options, and
-// gives each port a type. A port that got none is a fault of the calculator (of the node, when the calculator
-// knows no port of that tag).
+// A calculator's description of one node, made when the graph is loaded. The calculator reads the node's
+// ports and options and gives each port a type. A port without a type is a fault of the calculator. It is a
+// fault of the node if the calculator knows no port with that tag.
 class Contract {
  public:
   Contract(std::string node_name, NodeConfig config, Ports inputs, Ports outputs, Ports input_side_packets,
            Ports output_side_packets);
 
   const std::string& node_name() const { return node_name_; }
-  // As the user wrote it; streams in their order there.
+  // The user's configuration, with the streams in their original order.
   const NodeConfig& config() const { return config_; }
   const Ports& inputs() const { return inputs_; }
   const Ports& outputs() const { return outputs_; }
   const Ports& input_side_packets() const { return input_side_packets_; }
   const Ports& output_side_packets() const { return output_side_packets_; }
 
-  // The node's options of that type: in `node_options`, else as the extension in `options`; nothing when
-  // neither is there.
+  // Returns the node's options of that type: those in `node_options`, else the extension in `options`, else
+  // nothing.
   template <class Options>
   std::optional<Options> FindOptions() const {
     for (const google::protobuf::Any& any : config_.node_options()) {
@@ -117,22 +117,22 @@ class Contract {
     return std::nullopt;
   }
 
-  // Each port once.
+  // Each port gets its type once.
   void SetInput(int port, PortType type);
   void SetOutput(int port, PortType type);
-  // `optional`: the node runs without it too.
+  // `optional`: the node also runs without it.
   void SetInputSidePacket(int port, PortType type, bool optional = false);
   void SetOutputSidePacket(int port, PortType type);
 
-  // Outputs that get no packet while an input at T is processed are settled up to T + `offset` too, and those
-  // behind this node need not wait for them.
+  // When the node processes an input at T, outputs that get no packet are settled up to T + `offset`, too.
+  // Nodes behind this one need not wait for them.
   void SetTimestampOffset(int64_t offset) { timestamp_offset_ = offset; }
-  // The input stream handler for nodes whose configuration names none.
+  // The input stream handler of nodes whose configuration names none.
   void SetInputStreamHandler(std::string name) { input_stream_handler_ = std::move(name); }
-  // Process() is called when an input is settled without a packet, too.
+  // Process() is also called when an input is settled without a packet.
   void SetProcessTimestampBounds() { process_timestamp_bounds_ = true; }
-  // Open(), Process() and Close() neither block nor take longer than some microseconds, or they defer: they
-  // run on the thread that brings their input. Others run on threads of their own.
+  // Declares that Open(), Process() and Close() do not block and take some microseconds at most, or defer.
+  // They run on the thread that brings their input; the other calculators run on executor threads.
   void SetQuick() { quick_ = true; }
 
   std::optional<int64_t> timestamp_offset() const { return timestamp_offset_; }
@@ -169,9 +169,9 @@ class Contract {
   bool quick_ = false;
 };
 
-// A Process() that goes on after the call has returned. Finish() ends it, once, on any thread; it may be
-// called before Process() returns, and may run other nodes of the graph before it returns itself. One that is
-// destroyed without it fails the node.
+// Continues a Process() after the call has returned. Finish() ends it, once, on any thread. It may be called
+// before Process() returns, and may run other nodes of the graph before it returns. A deferral that is
+// destroyed without Finish() fails the node.
 class Deferral {
  public:
   class Target {
@@ -194,35 +194,34 @@ class Deferral {
   std::shared_ptr<Target> target_;  // shared with the run
 };
 
-// What a node finds when it is called, and where its results go. After Defer() it is the deferral's holder's
-// to use, until Finish().
+// The inputs and outputs of a node's call. After Defer() the owner of the deferral uses it, until Finish().
 class Context {
  public:
   virtual const Contract& contract() const = 0;
 
-  // The time of the packets that are being processed; Unstarted() in Open(), Done() in Close(), Unset() in a
-  // node without input streams.
+  // The time of the packets in process; Unstarted() in Open(), Done() in Close(), Unset() in a node without
+  // input streams.
   virtual Timestamp input_timestamp() const = 0;
-  // Empty when nothing has come there at this time.
+  // Empty if the input has no packet at this time.
   virtual const Packet& Input(int port) const = 0;
-  // The least time that a packet to come there may have.
+  // The least time that a future packet of the input may have.
   virtual Timestamp InputBound(int port) const = 0;
   virtual const Packet& InputSidePacket(int port) const = 0;
 
-  // Packets leave when the call returns (or the deferral is finished), in the order in which they were given.
-  // What is wrong with one (its time is too early, the stream is closed, the type is another) fails the node.
-  // Nothing leaves when the call has failed.
+  // Outputs a packet. Packets leave when the call returns or the deferral is finished, in the order of these
+  // calls. A faulty packet fails the node: too early a time, a closed stream or a wrong type. No packet
+  // leaves after a failed call.
   virtual void Output(int port, Packet packet) = 0;
-  // No packet before `bound` will come. Going back is ignored.
+  // Promises that no packet comes before `bound`. A lower bound than the current one is ignored.
   virtual void SetNextTimestampBound(int port, Timestamp bound) = 0;
   virtual void CloseOutput(int port) = 0;
   // In Open() only.
   virtual void SetOutputSidePacket(int port, Packet packet) = 0;
 
-  // What the run was given under that name (Run::Options::services); empty when there is none.
+  // Returns the run's service of that name (Run::Options::services); empty if there is none.
   virtual const Packet& Service(std::string_view name) const = 0;
 
-  // In Process() only: what Process() returns counts only when it is an error.
+  // In Process() only. Afterwards the result of Process() counts only if it is an error.
   virtual Deferral Defer() = 0;
 
  protected:
@@ -233,29 +232,29 @@ class Calculator {
  public:
   virtual ~Calculator() = default;
 
-  // Once, before the first Process(). Outputs given here have times of their own.
+  // Called once, before the first Process(). Packets output here need explicit times.
   virtual Status Open(Context& context) {
     static_cast<void>(context);
     return OkStatus();
   }
-  // For each set of inputs. A node without input streams is called again and again until it returns
-  // StopStatus(), one without any streams not at all. Returned by another node, StopStatus() closes that
-  // node, all inputs of the graph and all nodes without input streams.
+  // Called for each set of inputs. A node without input streams is called repeatedly until it returns
+  // StopStatus(); a node without any streams is not called. If another node returns StopStatus(), that node,
+  // all inputs of the graph and all nodes without input streams are closed.
   virtual Status Process(Context& context) = 0;
-  // Once, after the last Process(), if Open() was called and was OK; also when the run has failed or was
-  // cancelled, and then no output leaves any more.
+  // Called once after the last Process(), if Open() returned OK. Also called when the run has failed or was
+  // cancelled; then no output leaves any more.
   virtual Status Close(Context& context) {
     static_cast<void>(context);
     return OkStatus();
   }
-  // The run has failed or was cancelled while a deferral is out: it is to be finished soon. Once at most, on
-  // any thread, after Process() has returned and before Close(); Finish() may be called meanwhile, and
-  // within.
+  // The run has failed or was cancelled during a deferral, which should be finished soon. Called at most
+  // once, on any thread, after Process() has returned and before Close(). Finish() may be called meanwhile,
+  // also within this call.
   virtual void Cancel() {}
 };
 
-// What Process() of a node without input streams returns when there is nothing more; other nodes' outputs are
-// closed by it.
+// Process() of a node without input streams returns it when there are no more packets. Process() describes
+// its effect for other nodes.
 Status StopStatus();
 bool IsStop(const Status& status);
 

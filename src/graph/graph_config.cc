@@ -11,7 +11,7 @@
 namespace braid::graph {
 namespace {
 
-// No graph of a user's is nested as deeply; deeper texts would cost stack.
+// No user's graph is nested as deeply; deeper texts would need too much stack.
 constexpr int kDeepest = 100;
 
 class ParseFaults final : public google::protobuf::io::ErrorCollector {
@@ -30,8 +30,8 @@ class ParseFaults final : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-// Types of options are found by their names in texts, so nothing else would keep them in a program that is
-// linked from static libraries.
+// Texts name the types of options, and no code refers to them. Without this, a linker would drop them from
+// programs with static libraries.
 void KeepTypesOfOptions() {
   for (const google::protobuf::Descriptor* type :
        {::mediapipe::SyncSetInputStreamHandlerOptions::descriptor(),

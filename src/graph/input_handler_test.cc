@@ -1,4 +1,4 @@
-// Each input stream handler: which calls a node gets, with the times and values.
+// Each input stream handler: the calls that a node gets, with their times and values.
 #include "graph/input_handler.h"
 
 #include "graph/testing/graph_fixture.h"
@@ -27,7 +27,7 @@ class InputHandlerTest : public testing::GraphFixture {
                     return OkStatus();
                   }});
   }
-  // A node with inputs a, b and c, of the tags given, and a handler.
+  // Starts a node with inputs a, b and c, of the given tags, and a handler.
   void Start(const std::string& handler, const std::string& options = "", const std::string& ports = "") {
     std::string node =
         ports.empty() ? R"(input_stream: "A:a" input_stream: "B:b" input_stream: "C:c")" : ports;
@@ -40,7 +40,7 @@ class InputHandlerTest : public testing::GraphFixture {
     }
     LoadAndStart(text + "} }");
   }
-  // The calls since the last one.
+  // Returns the calls since the last Calls().
   std::vector<std::string> Calls() { return std::exchange(calls, {}); }
 
   std::vector<std::string> calls;
@@ -147,7 +147,7 @@ TEST_F(InputHandlerTest, BarrierTakesOneOfEachWhateverTheirTimes) {
   Start("Barrier");
   Add(0, 1, 50);
   Add(1, 2, 7);
-  Add(0, 3, 40);  // earlier than the one before
+  Add(0, 3, 40);  // earlier than the previous packet
   EXPECT_THAT(Calls(), IsEmpty());
   Add(2, 4, 9);
   EXPECT_THAT(Calls(), ElementsAre("7: 1 2 4"));
@@ -177,8 +177,8 @@ TEST_F(InputHandlerTest, FixedSizeKeepsTheNewestOfALongQueue) {
         "input_stream: \"A:a\" input_stream: \"B:b\"");
   Add(0, 1, 1);
   Add(0, 2, 2);
-  Add(0, 3, 3);   // 1 goes
-  Add(1, 10, 1);  // older than what is kept
+  Add(0, 3, 3);   // drops 1
+  Add(1, 10, 1);  // older than the kept packets
   EXPECT_THAT(Calls(), IsEmpty());
   Add(1, 20, 2);
   EXPECT_THAT(Calls(), ElementsAre("2: 2 20"));
@@ -192,7 +192,7 @@ TEST_F(InputHandlerTest, FixedSizeCutsWhenAllQueuesAreLong) {
   Start("FixedSize", "fixed_min_size: true", "input_stream: \"A:a\" input_stream: \"B:b\"");
   run->SetPaused(true);
   Add(0, 1, 1);
-  Add(1, 1, 1);  // made ready
+  Add(1, 1, 1);  // makes the node ready
   Add(0, 2, 2);
   Add(0, 3, 3);
   Add(0, 4, 4);
@@ -202,15 +202,15 @@ TEST_F(InputHandlerTest, FixedSizeCutsWhenAllQueuesAreLong) {
   EXPECT_THAT(Calls(), ElementsAre("1: 1 1", "4: 4 40"));
 }
 
-// Only a queue that has more than the target says what the other ones lose.
+// Only a queue with more packets than the target makes the others drop packets.
 TEST_F(InputHandlerTest, FixedSizeOfAQueueAtItsTargetDropsNothingElsewhere) {
   Start("FixedSize", "trigger_queue_size: 2 target_queue_size: 2",
         "input_stream: \"A:a\" input_stream: \"B:b\"");
   Add(0, 5, 5);
-  Add(0, 6, 6);  // as many as the target
+  Add(0, 6, 6);  // exactly the target
   Add(1, 10, 1);
   EXPECT_THAT(Calls(), ElementsAre("1: - 10"));
-  Add(0, 7, 7);  // 5 goes, and what is older than 6
+  Add(0, 7, 7);  // drops 5 and all before 6
   Add(1, 50, 5);
   EXPECT_THAT(Calls(), IsEmpty());
   Add(1, 60, 6);
@@ -229,7 +229,7 @@ TEST_F(InputHandlerTest, MuxTakesWhatSelectSays) {
   EXPECT_THAT(Calls(), ElementsAre("1: - 2 1"));
   Add(2, 0, 2);
   EXPECT_THAT(Calls(), IsEmpty());
-  Add(0, 3, 3);  // past the time: nothing comes there
+  Add(0, 3, 3);  // past the time: no packet comes there
   EXPECT_THAT(Calls(), ElementsAre("2: - - 0"));
   Add(2, 0, 3);
   EXPECT_THAT(Calls(), ElementsAre("3: 3 - 0"));

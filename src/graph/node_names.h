@@ -1,4 +1,4 @@
-// By which names texts about a graph speak of its nodes.
+// The names of a graph's nodes in texts.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace braid::graph {
 
-// One for each node: its own name, else its calculator's. A node that is named as another one gets a number; both do, so
-// that neither seems to be the only one.
+// Returns a name for each node: its own, else its calculator's. Nodes with the same name all get numbers, so
+// that none of them seems to be the only one.
 std::vector<std::string> NodeNames(const ::mediapipe::CalculatorGraphConfig& config);
 
 }  // namespace braid::graph

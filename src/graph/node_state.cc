@@ -55,7 +55,7 @@ const Packet& NodeState::Service(std::string_view name) const {
 Deferral NodeState::Defer() {
   BRAID_CHECK(phase == Phase::kRunning && !closing && !deferred);
   deferred = true;
-  // The run lives as long as somebody may finish it.
+  // Keeps the run alive until the deferral is finished.
   return Deferral(std::shared_ptr<Deferral::Target>(run->shared_from_this(), this));
 }
 
@@ -65,7 +65,7 @@ void NodeState::FinishDeferred(Status status) {
   run->FinishNode(*this, std::move(status));
 }
 
-// Input handlers ask for these, and are themselves asked with the run's mutex held.
+// Input handlers call these functions. The run's mutex is held while a handler is called.
 
 const PacketQueue& NodeState::queue(int input) const {
   run->mutex_.AssertHeld();

@@ -1,5 +1,5 @@
-// NodeState: one node in one run: its calculator, what the calculator finds when it is called, and where the
-// node stands.
+// NodeState: the state of one node in one run: its calculator, the inputs and outputs of its calls, and its
+// phase.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace braid::graph {
 
 class NodeState final : public Context, public Deferral::Target, public NodeInputs {
  public:
-  // What a call has given, in its order.
+  // One output of a call; kept in the order of the calls.
   struct Given {
     enum class Kind : unsigned char { kPacket, kBound, kClose, kSidePacket };
     Kind kind;
@@ -28,7 +28,7 @@ class NodeState final : public Context, public Deferral::Target, public NodeInpu
     kNew,      // not opened
     kIdle,     // waits for inputs
     kReady,    // waits for a thread
-    kRunning,  // is called, or its deferral is out
+    kRunning,  // a call runs, or its deferral is out
     kClosed,
   };
 
@@ -47,15 +47,15 @@ class NodeState final : public Context, public Deferral::Target, public NodeInpu
   Phase phase = Phase::kNew;
   bool closing = false;   // the call that is ready or running is Close()
   bool dirty = false;     // something at its inputs has changed
-  bool returned = false;  // Process() has
-  bool finished = false;  // the deferral is
+  bool returned = false;  // Process() has returned
+  bool finished = false;  // the deferral is finished
   bool cancelled = false;
   bool cancelling = false;  // Cancel() is being called
   Status finish_status;
   int64_t start_ns = 0;  // of the call
-  bool erred = false;    // Process() has failed though its deferral is out
+  bool erred = false;    // Process() has failed during its deferral
 
-  // The caller's, while the node runs.
+  // Owned by the calling thread while the node runs.
   bool deferred = false;
   Timestamp at;
   std::vector<Given> given;
@@ -76,21 +76,21 @@ class NodeState final : public Context, public Deferral::Target, public NodeInpu
 
   void FinishDeferred(Status status) override;
 
-  // With the run's mutex held.
+  // The run's mutex is held.
   int size() const override { return static_cast<int>(packets_.size()); }
   const PacketQueue& queue(int input) const override;
   Timestamp bound(int input) const override;
   Packet Pop(int input) override;
   void Drop(int input) override;
   void Give(int input, Packet packet) override { packets_[static_cast<size_t>(input)] = std::move(packet); }
-  // What comes next at each input, for InputBound().
+  // Records the next time at each input, for InputBound().
   void NoteBounds();
-  // Lets go of all packets, later and without the mutex.
+  // Drops all packets; they are destroyed later, without the mutex.
   void Discard();
 
  private:
-  std::span<Packet> packets_;    // the call's
-  std::span<Timestamp> bounds_;  // when it was made ready
+  std::span<Packet> packets_;    // of the current call
+  std::span<Timestamp> bounds_;  // at the start of the call
 };
 
 }  // namespace braid::graph

@@ -14,7 +14,7 @@ struct Spelling {
   std::string_view written;
 };
 
-// What the standard library calls its types inside.
+// Internal names of types in the standard library.
 constexpr std::array kSpellings = {
     Spelling{"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >",
              "std::string"},

@@ -1,4 +1,4 @@
-// Packet: a value of any type with a timestamp, shared by whoever it goes to. The value never changes.
+// Packet: an immutable value of any type with a timestamp. Copies share the value.
 //
 //   Packet packet = Packet::Of(std::string("text"), Timestamp(3));
 //   if (const auto* text = packet.GetIf<std::string>()) ...
@@ -15,7 +15,8 @@
 
 namespace braid::graph {
 
-// The C++ type of a packet's value. Compared by name, so that it means the same in a library of users.
+// The C++ type of a packet's value. Types are compared by name, so that they are the same in users'
+// libraries.
 class ValueType {
  public:
   template <class T>
@@ -24,7 +25,7 @@ class ValueType {
   }
   explicit ValueType(const std::type_info& type) : type_(type) {}
   bool operator==(const ValueType& other) const { return type_ == other.type_; }
-  // As messages name it, e.g. "bool", "std::string", "braid::PythonTensor".
+  // Returns the name for messages, e.g. "bool", "std::string", "braid::PythonTensor".
   std::string name() const;
 
  private:
@@ -33,7 +34,7 @@ class ValueType {
 
 class Packet {
  public:
-  // Empty: no value; what a node finds where nothing has come.
+  // Empty: no value. A node gets it from an input without a packet.
   Packet() = default;
   template <class T>
   static Packet Of(T value, Timestamp at = Timestamp::Unset()) {
@@ -44,7 +45,7 @@ class Packet {
     return packet;
   }
 
-  // A value that others hold too. REQUIRES: it is not null.
+  // Makes a packet that shares a value. REQUIRES: it is not null.
   template <class T>
   static Packet Share(std::shared_ptr<const T> value, Timestamp at) {
     Packet packet;
@@ -55,17 +56,17 @@ class Packet {
   }
 
   bool empty() const { return value_ == nullptr; }
-  // Where the value is: the same for packets that share it, as long as one of them is there.
+  // The address of the value; it identifies the value while a packet shares it.
   const void* identity() const { return value_.get(); }
   Timestamp timestamp() const { return timestamp_; }
-  // The same value at another time.
+  // Returns the same value at another time.
   Packet At(Timestamp timestamp) const {
     Packet packet = *this;
     packet.timestamp_ = timestamp;
     return packet;
   }
 
-  // Null when the packet is empty or of another type.
+  // Returns null if the packet is empty or of another type.
   template <class T>
   const T* GetIf() const {
     return !empty() && *type_ == typeid(T) ? static_cast<const T*>(value_.get()) : nullptr;

@@ -1,4 +1,4 @@
-// PacketQueue: the packets that wait at one input of a node. An empty one has no memory.
+// PacketQueue: the packets that wait at one input of a node. An empty queue has no memory.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class PacketQueue {
   const Packet& front() const { return packets_[begin_]; }
 
   void Push(Packet packet) {
-    // What was taken is moved over when it is half of all, so each packet is moved once on average.
+    // Erases the taken packets when they are half of all, so each packet is moved once on average.
     if (begin_ > 0 && packets_.size() == packets_.capacity() && begin_ * 2 >= packets_.size()) {
       packets_.erase(packets_.begin(), packets_.begin() + static_cast<ptrdiff_t>(begin_));
       begin_ = 0;
@@ -39,7 +39,7 @@ class PacketQueue {
 
  private:
   std::vector<Packet> packets_;
-  size_t begin_ = 0;  // those before it are taken
+  size_t begin_ = 0;  // the packets before it are taken
 };
 
 }  // namespace braid::graph

@@ -9,7 +9,7 @@
 namespace braid::graph {
 namespace {
 
-// Indices beyond it are slips: no node has so many ports.
+// Larger indices are mistakes: no node has so many ports.
 constexpr int kMostPorts = 10000;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -34,7 +34,7 @@ std::optional<int> ParseIndex(std::string_view text) {
   return index;
 }
 
-// A port whose text may give no index; "TAG:name" and "name" are counted up.
+// A parsed port, perhaps without an index; "TAG:name" and "name" get the next index.
 struct Parsed {
   Port port;
   bool has_index = false;
@@ -56,7 +56,7 @@ Result<Parsed> Parse(std::string_view text) {
       parsed.has_index = true;
       rest = rest.substr(0, index_at);
     }
-    // ":0:name" is the spelling without a tag that has an index.
+    // ":0:name" is the syntax of a port with an index but no tag.
     if (!IsTag(rest) && !(rest.empty() && parsed.has_index)) {
       return InvalidArgumentError(
           std::string("'").append(text).append("' has a tag that is not of [A-Z_][A-Z0-9_]*"));

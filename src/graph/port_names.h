@@ -1,4 +1,4 @@
-// How streams and side packets are written in a graph: "name", "TAG:name" or "TAG:INDEX:name".
+// The syntax of streams and side packets in a graph: "name", "TAG:name" or "TAG:INDEX:name".
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@
 
 namespace braid::graph {
 
-// Errors: INVALID_ARGUMENT, with the text and what is expected.
+// Errors: INVALID_ARGUMENT, with the text and the expected syntax.
 Result<Port> ParsePort(std::string_view text);
 
-// The ports of one kind of a node or a graph, in the order of the texts. Ports without a tag are numbered in
-// their order; a tag without an index has 0. Faults (of names, indices that are there twice or
-// leave a gap) are added to `faults`, each behind `where`; the port is left out.
+// Returns the ports of one kind of a node or a graph, in the order of the texts. Ports without a tag are
+// numbered in their order; a tag without an index has index 0. Faults of names and indices (duplicates, gaps)
+// are added to `faults`, each after `where`, and the port is left out.
 std::vector<Port> ParsePorts(const google::protobuf::RepeatedPtrField<std::string>& texts,
                              std::string_view where, std::vector<std::string>& faults);
-// Sorted as calculators number them.
+// Sorts ports in the order of their numbers in calculators.
 Ports SortPorts(std::vector<Port> ports);
 
 // "TAG:INDEX", "TAG" (index 0), and ":INDEX" or "INDEX" for ports without a tag; nothing for other texts.
@@ -29,7 +29,7 @@ struct TagIndex {
 };
 std::optional<TagIndex> ParseTagIndex(std::string_view text);
 
-// "TAG:INDEX", or ":INDEX".
+// Returns "TAG:INDEX", or ":INDEX".
 std::string TagIndexText(const Port& port);
 
 }  // namespace braid::graph

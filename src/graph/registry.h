@@ -1,4 +1,4 @@
-// Which calculators there are, by the name that a graph's `calculator:` gives. A new one is one line:
+// The registry of calculators, by the name that a graph's `calculator:` gives. A new one is one line:
 //
 //   registry.Add<PassThroughCalculator>("PassThroughCalculator");
 #pragma once
@@ -22,24 +22,24 @@ struct CalculatorKind {
 
 class CalculatorRegistry {
  public:
-  // A name that is there already stays as it is. REQUIRES: C has a static FillContract(Contract&).
+  // Keeps an existing entry of that name. REQUIRES: C has a static FillContract(Contract&).
   template <class C>
   void Add(std::string name) {
     kinds_.try_emplace(std::move(name),
                        CalculatorKind{[](Contract& contract) { return C::FillContract(contract); },
                                       [] { return std::make_unique<C>(); }});
   }
-  // False when the name is there already.
+  // Returns false if the name exists already.
   bool Add(std::string name, CalculatorKind kind) {
     return kinds_.try_emplace(std::move(name), std::move(kind)).second;
   }
-  // All names, in order.
+  // Returns all names, in order.
   std::vector<std::string> Names() const;
-  // A leading "mediapipe." or "::mediapipe::" of `name` counts for nothing. Null when there is none.
+  // Ignores a leading "mediapipe." or "::mediapipe::" of `name`. Returns null if there is none.
   const CalculatorKind* Find(std::string_view name) const;
-  // The name as it was added; `name` itself when there is none.
+  // Returns the registered name; `name` itself if there is none.
   std::string FullName(std::string_view name) const;
-  // The nearest known name, for messages; "" when none is near.
+  // Returns the nearest known name, for messages; "" if none is near.
   std::string Nearest(std::string_view name) const;
 
  private:
@@ -47,7 +47,7 @@ class CalculatorRegistry {
   std::map<std::string, CalculatorKind, std::less<>> kinds_;
 };
 
-// Those of calculators/ (see calculators/core_calculators.cc, where each has its line).
+// Adds the calculators of calculators/; each has a line in calculators/core_calculators.cc.
 void AddCoreCalculators(CalculatorRegistry& registry);
 
 }  // namespace braid::graph

@@ -1,14 +1,14 @@
-// Run: one life of a graph: the nodes' calculators, what waits on their inputs, and who is running.
+// Run: one execution of a graph: its calculators, the packets at their inputs, and the running calls.
 //
 //   auto run = Run::Create(topology, std::move(options), observer);
 //   BRAID_RETURN_IF_ERROR(run->Start());           // opens the nodes; packets may flow from here on
 //   BRAID_RETURN_IF_ERROR(run->AddPacket(0, Packet::Of(1, Timestamp(0))));
 //   run->CloseAllInputs();                          // observer.OnEnd() follows when all nodes are closed
 //
-// A run has no thread. Nodes that are quick run on the thread that makes them ready (a client's, a worker's),
-// one after the other; the others run on the executor. What a node or the observer does to the run while it
-// is called goes on when the call has returned, so no stack grows. No method blocks, and any thread may call
-// any of them.
+// A run has no thread. Quick nodes run one after the other on the thread that makes them ready (a client's, a
+// worker's); the others run on the executor. A node or the observer may call the run while it is called. The
+// run then continues after that call has returned, so the stack does not grow. No method blocks. Any thread
+// may call any method.
 #pragma once
 
 #include <functional>
@@ -23,60 +23,60 @@
 
 namespace braid::graph {
 
-// Calls are never made with a lock held, and come one at a time; those of one output in the order of time.
+// No lock is held during calls. Calls come one at a time; the packets of one output come in the order of
+// time.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  // A packet on an output of the graph (its number in Topology::outputs()).
+  // A packet has come to output number `output` of the graph (see Topology::outputs()).
   virtual void OnPacket(int output, Packet packet) = 0;
   // Run::wants_input() has become true again.
   virtual void OnWantsInput() {}
-  // All nodes and, unless the run has failed, all inputs are closed, and nothing is called any more. What the
-  // run failed with, or OK. Once; not when Start() has failed.
+  // Called once, when all nodes and, unless the run has failed, all inputs are closed; no call follows.
+  // `status` is the run's error or OK. Not called if Start() has failed.
   virtual void OnEnd(Status status) = 0;
 };
 
 class Run {
  public:
-  // Where nodes run that are not quick; must not run the work before it returns. Without one, they run as
-  // those that are quick.
+  // Runs the nodes that are not quick; must not run `work` before it returns. Without an executor these nodes
+  // run like quick ones.
   using Executor = std::function<void(std::function<void()> work)>;
   struct Options {
     Executor executor;
-    // By name; for calculators (Context::Service()), not for graphs.
+    // By name. Calculators can read them (Context::Service()), graphs cannot.
     std::map<std::string, Packet, std::less<>> services;
-    // The graph's input side packets, and those provided.
+    // The graph's input side packets, and the provided ones.
     std::map<std::string, Packet, std::less<>> side_packets;
-    // Where the calls of nodes and the packets on streams are counted, for all runs of the topology; null:
-    // nowhere. Nodes by their numbers; edges are the inputs of all nodes one after the other, then the
-    // outputs of the graph.
+    // Counts the calls of nodes and the packets on streams for all runs of the topology; may be null. Nodes
+    // have their numbers. Edges are the inputs of all nodes one after the other, then the outputs of the
+    // graph.
     std::shared_ptr<FlowCounters> counters;
   };
 
   static std::shared_ptr<Run> Create(std::shared_ptr<const Topology> topology, Options options,
                                      std::shared_ptr<RunObserver> observer);
-  // Cancels the run, if it has not ended.
+  // Cancels the run, unless it has ended.
   ~Run();
 
-  // Opens the nodes on this thread. Errors: a side packet that is missing or of another type
-  // (FAILED_PRECONDITION); what an Open() failed with, as the end of a run would say it. Packets that are
-  // added meanwhile wait.
+  // Opens the nodes on this thread. Packets that are added meanwhile wait. Errors: FAILED_PRECONDITION for a
+  // side packet that is missing or of another type; the error of an Open(), with the text of a failed run.
   Status Start();
 
-  // Errors: FAILED_PRECONDITION when the input is closed or the run has failed or ended; INVALID_ARGUMENT for
-  // a packet that is empty, of the wrong type, or at a time that no packet may have. A time below the input's
-  // bound fails the run, not the call, as in MediaPipe.
+  // Adds a packet. Errors: FAILED_PRECONDITION when the input is closed or the run has failed or ended;
+  // INVALID_ARGUMENT for a packet that is empty, of the wrong type, or at an invalid time. A time below the
+  // input's bound fails the run, not the call, as in MediaPipe.
   Status AddPacket(int input, Packet packet);
-  // Nothing more will come at an input; a second time is no error.
+  // Closes an input. A second call has no effect.
   void CloseInput(int input);
   void CloseAllInputs();
-  // Ends the run with `why`; what is deferred is cancelled. Nothing when it has ended.
+  // Ends the run with `why` and cancels deferrals. No effect if it has ended.
   void Cancel(Status why);
 
-  // While paused, no node is started; what runs goes on.
+  // While paused, the run starts no nodes; running calls continue.
   void SetPaused(bool paused);
-  // False while max_queue_size packets (100 without one) wait at some input of a node and the run has
-  // something to do. More are taken, but whoever feeds it should wait for OnWantsInput().
+  // False while an input of a node has max_queue_size packets (100 by default) and the run has work to do.
+  // Further packets are accepted, but the caller should wait for OnWantsInput().
   bool wants_input() const;
 
   class Impl;  // see run_impl.h

@@ -1,4 +1,4 @@
-// What a run counts of its nodes and streams.
+// A run's counts of its nodes and streams.
 #include "base/flow_counters.h"
 #include "graph/testing/graph_fixture.h"
 
@@ -57,7 +57,7 @@ TEST_F(RunCountersTest, CallsAndPacketsOfAChain) {
   Add(1, 1, 0);
   Add(0, 8, 1);
   Add(1, 1, 2);
-  // The second sum waits for what comes at time 1.
+  // The second sum waits for time 1.
   EXPECT_EQ(Close(), OkStatus());
   EXPECT_THAT(Out(), ElementsAre("0=8", "1=8", "2=1"));
   EXPECT_THAT(Counts(), ElementsAre("2/2/0", "3/3/0"));
@@ -90,7 +90,7 @@ TEST_F(RunCountersTest, ALoopIsAnEdgeAsAny) {
   }
   deferral.Finish(OkStatus());
   EXPECT_EQ(recorder->Wait(), OkStatus());
-  // Its start, and once for each packet of the loop.
+  // Once for its start, and once for each packet of the loop.
   EXPECT_THAT(Counts(), ElementsAre("4/4/0"));
   EXPECT_THAT(Passed(), ElementsAre(1, 3, 3));
 }

@@ -1,4 +1,4 @@
-// Who runs, and what follows when a node's call has ended.
+// The choice of the next call, and the effects of a call that has ended.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -11,7 +11,7 @@
 namespace braid::graph {
 namespace {
 
-// While one exists, this thread drives a run; the innermost comes first.
+// While one exists, this thread drives a run; the innermost is the first of a list.
 class Driving;
 thread_local const Driving* driving = nullptr;
 
@@ -34,7 +34,7 @@ class Driving {
   const Driving* outer_;
 };
 
-// A call of a calculator, which may throw what it likes.
+// Calls a calculator, which may throw anything.
 template <class Call>
 Status CallGuarded(Call call) {
   try {
@@ -77,10 +77,10 @@ void Run::Impl::Drive() {
   }
 }
 
-// One thing that can be done; false when there is none.
+// Takes one possible action; returns false if there is none.
 bool Run::Impl::Step() {
   if (!garbage_.empty()) {
-    // What packets carry may do anything when it is let go of.
+    // Destructors of packets' values may do anything, such as call the run.
     Garbage garbage = std::exchange(garbage_, Garbage());
     const MutexUnlock unlock(mutex_);
     garbage = Garbage();
@@ -153,7 +153,7 @@ void Run::Impl::CallCancel() {
   if (node.finished) EndCall(node, std::move(node.finish_status));
 }
 
-// Nodes nearer to the outputs come first, so that little waits in between; nodes without inputs come last.
+// Prefers nodes near the outputs, so that few packets wait in between; nodes without inputs come last.
 NodeState* Run::Impl::PickReady() {
   if (paused_ && !failed_) return nullptr;
   if (!ready_.empty()) {
@@ -172,7 +172,7 @@ NodeState* Run::Impl::PickReady() {
   return nullptr;
 }
 
-// Those of a layer run when all of the layers below are closed.
+// The nodes of a layer run when all nodes of lower layers are closed.
 bool Run::Impl::MayRun(const NodeState& source) const {
   const int layer = source.contract().config().source_layer();
   return std::ranges::none_of(nodes_, [layer](const NodeState& other) {
@@ -298,13 +298,13 @@ void Run::Impl::EndClose(NodeState& node) {
 
 bool Run::Impl::InputsClosed() const {
   return std::ranges::all_of(parts_.input_streams, [this](int stream) {
-    mutex_.AssertHeld();  // it is called at once
+    mutex_.AssertHeld();  // called at once
     return streams_[static_cast<size_t>(stream)].bound == Timestamp::Done();
   });
 }
 
-// Nodes may be closed before the inputs are; what still comes then goes nowhere, and is no error of the
-// sender's.
+// All nodes may be closed before the inputs are. Packets that still come are dropped, without an error for
+// the sender.
 bool Run::Impl::EndIfOver() {
   if (ended_ || open_nodes_ > 0 || !(failed_ || InputsClosed())) return false;
   ended_ = true;
@@ -312,7 +312,7 @@ bool Run::Impl::EndIfOver() {
   return true;
 }
 
-// A node that is no source has said that the run is to end early.
+// A node with inputs has ended the run early.
 void Run::Impl::StopInputs() {
   stopping_ = true;
   for (const int number : std::exchange(ready_sources_, {})) {
@@ -322,8 +322,8 @@ void Run::Impl::StopInputs() {
   Settle();
 }
 
-// When nothing runs any more and nothing will come from outside, what still waits does so for a loop that has
-// ended by itself: the nodes are closed, and what waits is dropped.
+// Nothing runs, and no packet can come from outside: the rest waits for a loop that has ended by itself.
+// Closes those nodes; their packets are dropped.
 bool Run::Impl::CloseWhatIsLeft() {
   if (failed_ || ended_ || !idle() || !InputsClosed()) return false;
   bool any = false;

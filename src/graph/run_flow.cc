@@ -1,4 +1,4 @@
-// What goes from node to node.
+// Packets and bounds between nodes.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace braid::graph {
 namespace {
 
-// `bound` moved by `offset`, within what packets may have. Bounds that say nothing of times stay as they are.
+// Moves `bound` by `offset`, within the range of packets. Special values stay as they are.
 Timestamp Shift(Timestamp bound, int64_t offset) {
   if (!bound.IsRangeValue()) return bound;
   if (offset > 0 && bound.value() > Timestamp::Max().value() - offset) return Timestamp::OneOverPostStream();

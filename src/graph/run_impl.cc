@@ -131,8 +131,8 @@ Run::~Run() {
   Cancel(CancelledError("The run of the graph was given up."));
 }
 
-// A call may be made, and the run be let go of, by the observer of the same run: each keeps its state alive
-// until it returns.
+// The run's observer may make these calls and release the run meanwhile. Each call keeps the run's state
+// alive until it returns.
 Status Run::Start() {
   const std::shared_ptr<Impl> impl = impl_;
   return impl->Start();

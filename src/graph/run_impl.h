@@ -1,9 +1,9 @@
-// Run::Impl: the state of a run behind one mutex, and the loop that walks on with it.
+// Run::Impl: the state of a run behind one mutex, and the loop that drives it.
 //
-// Everything that happens to a run (a packet comes, a node has ended) changes the state under the mutex and
-// then enters Drive(), which calls nodes and the observer, without the mutex, until nothing is left that this
-// thread could do. Several threads may drive at once. A thread that drives already, and comes here again from
-// within a call, returns at once: the loop below it on its stack goes on.
+// Every event of a run (a packet comes, a node has ended) changes the state under the mutex and then enters
+// Drive(). Drive() calls nodes and the observer, without the mutex, until this thread has nothing left to do.
+// Several threads may drive at once. A call of Drive() from within a driving thread returns at once: the
+// outer loop continues.
 #pragma once
 
 #include <memory>
@@ -57,7 +57,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   bool HasSidePackets(const NodeState& node) const BRAID_REQUIRES(mutex_);
   void CloseOpened() BRAID_REQUIRES(mutex_);
 
-  // run_flow.cc: what goes from node to node.
+  // run_flow.cc: packets and bounds between nodes.
   PacketQueue& QueueOf(const TopologyStream::Reader& reader) BRAID_REQUIRES(mutex_);
   Status CheckPacket(int stream, const Packet& packet) const BRAID_REQUIRES(mutex_);
   Status Give(NodeState& node, NodeState::Given& given) BRAID_REQUIRES(mutex_);
@@ -69,7 +69,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   void Evaluate(NodeState& node) BRAID_REQUIRES(mutex_);
   void CountTaken(size_t size_before, size_t size_after) BRAID_REQUIRES(mutex_);
 
-  // run_drive.cc: who runs. The calls themselves are made without the mutex.
+  // run_drive.cc: the choice of the next call. Calls are made without the mutex.
   void Drive() BRAID_REQUIRES(mutex_);
   bool Step() BRAID_REQUIRES(mutex_);
   void DeliverEvents() BRAID_REQUIRES(mutex_);
@@ -90,7 +90,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   void Fail(Status error) BRAID_REQUIRES(mutex_);
   void CountStart(NodeState& node) BRAID_REQUIRES(mutex_);
   void CountEnd(NodeState& node, bool failed) BRAID_REQUIRES(mutex_);
-  // Of what is no call of Process().
+  // Counts a failure outside Process().
   void CountFailure(const NodeState& node) BRAID_REQUIRES(mutex_);
   void CloseAll() BRAID_REQUIRES(mutex_);
   bool NoteWants() BRAID_REQUIRES(mutex_);
@@ -108,7 +108,7 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   const std::shared_ptr<FlowCounters> counters_;  // shared by all runs of the graph; may be null
 
   mutable Mutex mutex_;
-  // The nodes, their packets and bounds are guarded by mutex_, but for what NodeState says otherwise of.
+  // mutex_ guards the nodes, their packets and bounds, unless NodeState says otherwise.
   std::map<std::string, Packet, std::less<>> given_side_packets_ BRAID_GUARDED_BY(mutex_);  // until Start()
   std::vector<Packet> side_packets_;  // constant once the nodes are opened
   std::vector<NodeState> nodes_;
@@ -119,32 +119,32 @@ class Run::Impl : public std::enable_shared_from_this<Run::Impl> {
   std::vector<int> dirty_ BRAID_GUARDED_BY(mutex_);          // nodes, in the order in which they were marked
   std::vector<int> ready_ BRAID_GUARDED_BY(mutex_);          // a heap of ranks: the greatest first
   std::vector<int> ready_sources_ BRAID_GUARDED_BY(mutex_);  // nodes
-  std::vector<int> cancels_ BRAID_GUARDED_BY(mutex_);        // nodes whose Cancel() is to be called
+  std::vector<int> cancels_ BRAID_GUARDED_BY(mutex_);        // nodes whose Cancel() must be called
   std::vector<Event> events_ BRAID_GUARDED_BY(mutex_);
-  std::vector<Event> delivered_;  // the memory of the last ones; the thread's that delivers
+  std::vector<Event> delivered_;  // keeps its memory; used by the delivering thread
   Garbage garbage_ BRAID_GUARDED_BY(mutex_);
   std::vector<Status> errors_ BRAID_GUARDED_BY(mutex_);
   Status cancelled_ BRAID_GUARDED_BY(mutex_);
   int open_nodes_ BRAID_GUARDED_BY(mutex_) = 0;
-  int running_ BRAID_GUARDED_BY(mutex_) = 0;  // calls, those among them whose deferral is out
-  int full_ BRAID_GUARDED_BY(mutex_) = 0;     // inputs that have max_queue_size packets
+  int running_ BRAID_GUARDED_BY(mutex_) = 0;  // calls, also those with a deferral
+  int full_ BRAID_GUARDED_BY(mutex_) = 0;     // inputs with max_queue_size packets
   bool entered_ BRAID_GUARDED_BY(mutex_) = false;
   bool started_ BRAID_GUARDED_BY(mutex_) = false;
   bool failed_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;
   bool settling_ BRAID_GUARDED_BY(mutex_) = false;
-  // Nodes without input streams are closed instead of called.
+  // Nodes without input streams are closed instead of being called.
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   bool paused_ BRAID_GUARDED_BY(mutex_) = false;
   SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // of events
   bool wanted_ BRAID_GUARDED_BY(mutex_) = true;
-  // Shared with whoever has made the run; until OnEnd().
+  // Shared with the creator of the run; until OnEnd().
   std::shared_ptr<RunObserver> observer_ BRAID_GUARDED_BY(mutex_);
 };
 
-// What a call of a node has come to, as the end of the run says it. `call` is "Open", "Process" or "Close".
+// Returns the run's error for a node's call. `call` is "Open", "Process" or "Close".
 Status NodeError(const NodeState& node, std::string_view call, const Status& status);
-// Calls the calculator; exceptions become errors.
+// Call the calculator; exceptions become errors.
 Status CallOpen(NodeState& node);
 Status CallProcess(NodeState& node);
 Status CallClose(NodeState& node);

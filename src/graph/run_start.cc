@@ -1,4 +1,4 @@
-// How a run begins: side packets, and the nodes are opened in their order.
+// The start of a run: takes side packets and opens the nodes in their order.
 #include <algorithm>
 #include <utility>
 

@@ -177,7 +177,7 @@ TEST_F(RunTest, AnObserverThatThrowsFailsItsRunAndNoOther) {
     Add(0, 1, 1);
     EXPECT_EQ(recorder->Wait(), ResourceExhaustedError("CalculatorGraph::Run() failed: \nout of memory"));
   }
-  // This thread drives the next one as if nothing had been.
+  // This thread drives the next run as usual.
   MakeRun();
   ASSERT_EQ(run->Start(), OkStatus());
   Add(0, 5, 1);
@@ -221,12 +221,12 @@ TEST_F(RunTest, AfterAFailureNodesAreClosedButNotCalled) {
   calls.clear();
   run->SetPaused(false);
   EXPECT_FALSE(recorder->Wait().ok());
-  // Whichever of the two was called first.
+  // In either order of the calls.
   EXPECT_EQ(calls.back(), "close");
   EXPECT_THAT(Out(), IsEmpty());
 }
 
-// A generator as a Python node is: each call is deferred, and a packet on LOOPBACK asks for the next one.
+// A generator like a Python node: each call is deferred, and a packet on LOOPBACK asks for the next one.
 TEST_F(RunTest, ALoopRunsToItsEndAfterTheInputsAreClosed) {
   Deferral deferral;
   Context* context = nullptr;
@@ -284,7 +284,7 @@ TEST_F(RunTest, ADeferralMayBeFinishedBeforeTheCallReturns) {
   EXPECT_EQ(Out().size(), 100u);
 }
 
-// Neither a chain of nodes nor a loop that goes on at once needs more stack than one node.
+// Neither a chain of nodes nor a loop that continues at once needs more stack than one node.
 TEST_F(RunTest, TheStackDoesNotGrow) {
   const char* least = nullptr;
   const char* most = nullptr;
@@ -517,7 +517,7 @@ TEST_F(RunTest, SidePacketsOfTheRunAndOfNodes) {
                  context.Output(0, Packet::Of(sum, context.input_timestamp()));
                  return OkStatus();
                }});
-  // The giving node comes last, and is opened first.
+  // The producer comes last, and is opened first.
   Load(R"(input_stream: "in" output_stream: "out" input_side_packet: "b" input_side_packet: "c"
           node { calculator: "Node" input_stream: "in" output_stream: "out"
                  input_side_packet: "A:a" input_side_packet: "B:b" input_side_packet: "C:c" }
@@ -591,7 +591,7 @@ TEST_F(RunTest, OutputsOfOpenAndClose) {
 
 class BoundsTest : public RunTest {
  protected:
-  // "filter" lets only odd values through; "sum" waits for both ways.
+  // "filter" passes only odd values; "sum" waits for both paths.
   void StartFilter(std::optional<int64_t> offset) {
     Register(*registry, "Filter",
              {.contract =
@@ -697,7 +697,7 @@ TEST_F(BoundsTest, ClosedOutputsSettleEverything) {
   EXPECT_EQ(Close(), OkStatus());
 }
 
-// The bound of a loop with a positive offset would grow for ever.
+// The bound of a loop with a positive offset would grow forever.
 TEST_F(BoundsTest, ALoopThatMovesItsBoundsEnds) {
   AddNode({.contract =
                [](Contract& contract) {

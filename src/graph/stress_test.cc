@@ -1,4 +1,4 @@
-// Random graphs on real threads, against a model that computes each stream as a whole, node after node.
+// Random graphs on real threads, compared to a model that computes whole streams, node after node.
 #include <atomic>
 #include <map>
 #include <optional>
@@ -32,7 +32,7 @@ struct Node {
   std::vector<int> outputs;
 };
 
-// What a node gives for the values at one time; "last" is what it remembers.
+// A node's output for the values at one time; "last" is its state.
 std::vector<std::optional<int>> Compute(Kind kind, const std::vector<std::optional<int>>& values,
                                         std::optional<int>& last) {
   switch (kind) {
@@ -58,7 +58,7 @@ std::vector<std::optional<int>> Compute(Kind kind, const std::vector<std::option
 
 class StressTest : public testing::GraphFixture {
  protected:
-  // Does what Compute() says, in one of the ways.
+  // Does the same as Compute(), in one of several ways.
   class Worker final : public Calculator {
    public:
     Worker(Kind kind, How how, ElasticThreads& threads) : kind_(kind), how_(how), threads_(threads) {}
@@ -220,7 +220,7 @@ TEST_F(StressTest, RandomGraphsGiveWhatTheModelGives) {
   }
 }
 
-// Cancelled at any moment, a run ends, with what it was cancelled for.
+// A run that is cancelled at any moment ends with the reason of the cancellation.
 TEST_F(StressTest, RandomGraphsCanBeCancelled) {
   for (int graph = 0; graph < kGraphs * 4; ++graph) {
     int streams = 0;

@@ -1,5 +1,5 @@
-// Timestamp: when a packet is, in microseconds. Only the order counts; the values below are those of
-// MediaPipe, so that graphs and clients which name them mean the same.
+// Timestamp: the time of a packet, in microseconds. Only the order counts. The special values are those of
+// MediaPipe, so that they mean the same to graphs and clients.
 #pragma once
 
 #include <compare>
@@ -17,7 +17,7 @@ class Timestamp {
   static constexpr Timestamp Unset() { return Timestamp(kLeast); }
   // Before the first packet of a stream.
   static constexpr Timestamp Unstarted() { return Timestamp(kLeast + 1); }
-  // Of a packet that stands for the whole stream and comes before all others: it is the only one.
+  // The time of a packet that stands for the whole stream; such a packet is the only one.
   static constexpr Timestamp PreStream() { return Timestamp(kLeast + 2); }
   static constexpr Timestamp Min() { return Timestamp(kLeast + 3); }
   static constexpr Timestamp Max() { return Timestamp(kGreatest - 3); }
@@ -27,11 +27,11 @@ class Timestamp {
   static constexpr Timestamp Done() { return Timestamp(kGreatest); }
 
   constexpr int64_t value() const { return value_; }
-  // Whether it is one of Min() to Max(): what clients and most packets may have.
+  // Whether it lies between Min() and Max(), as the times of clients and of most packets do.
   constexpr bool IsRangeValue() const { return *this >= Min() && *this <= Max(); }
-  // Whether a packet may have it.
+  // Whether a packet may have this time.
   constexpr bool IsAllowedInStream() const { return *this >= PreStream() && *this <= PostStream(); }
-  // The least timestamp that may follow a packet at this one in its stream. REQUIRES: IsAllowedInStream()
+  // Returns the least time that may follow this one in a stream. REQUIRES: IsAllowedInStream()
   constexpr Timestamp NextAllowedInStream() const {
     if (*this == PreStream() || *this >= Max()) return OneOverPostStream();
     return Timestamp(value_ + 1);
@@ -39,7 +39,7 @@ class Timestamp {
 
   constexpr auto operator<=>(const Timestamp&) const = default;
 
-  // "Timestamp::PreStream()" and the like; numbers for range values.
+  // Returns "Timestamp::PreStream()" and the like; numbers for range values.
   std::string DebugString() const;
 
  private:

@@ -1,4 +1,4 @@
-// Topology: a graph as it was loaded: validated, immutable, shared by all its runs.
+// Topology: a loaded graph: validated, immutable, shared by all its runs.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace braid::graph {
 
-// Parses a graph.pbtxt: protobuf's text format in the spellings that users write (see docs/graphs.md), with
-// the types of options that the registry's calculators have. Errors: INVALID_ARGUMENT, with line and column.
+// Parses a graph.pbtxt: protobuf's text format in all spellings that users write (see docs/graphs.md). It may
+// contain the option types of the registry's calculators. Errors: INVALID_ARGUMENT, with line and column.
 Result<::mediapipe::CalculatorGraphConfig> ParseGraphConfig(std::string_view text);
 
 class Topology {
  public:
-  // Checks everything that can be checked without a run: names, indices, producers, types, cycles, handlers
-  // and their options, executors, contracts. `provided_side_packets` are those that the run will get beside
-  // the graph's own input_side_packets. Errors: INVALID_ARGUMENT with all faults, one a line.
+  // Checks everything that needs no run: names, indices, producers, types, cycles, handlers and their
+  // options, executors, contracts. `provided_side_packets` are those that runs get in addition to the graph's
+  // own input_side_packets. Errors: INVALID_ARGUMENT with all faults, one per line.
   static Result<std::shared_ptr<const Topology>> Create(
       ::mediapipe::CalculatorGraphConfig config, std::shared_ptr<const CalculatorRegistry> registry,
       const std::vector<std::string>& provided_side_packets = {});
@@ -29,22 +29,22 @@ class Topology {
   Topology& operator=(const Topology&) = delete;
 
   const ::mediapipe::CalculatorGraphConfig& config() const;
-  // Of the graph itself, in the order of the configuration.
+  // The ports of the graph itself, in the order of the configuration.
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
   const std::vector<Port>& input_side_packets() const;
   const std::vector<Port>& output_side_packets() const;
 
-  // What the contracts say of the stream behind a graph's input (the type its consumers take) or output;
-  // nothing when any value is right.
+  // Returns the type of a graph's input (the type that its consumers take) or output; nothing if it may be
+  // any.
   std::optional<ValueType> input_type(int input) const;
   std::optional<ValueType> output_type(int output) const;
 
   int node_count() const;
   const Contract& contract(int node) const;
-  // The full name of its calculator, as it is registered.
+  // The full name of its calculator, as registered.
   const std::string& calculator(int node) const;
-  // Which nodes read the output stream `name`, and whether it is an output of the graph.
+  // The nodes that read the output stream `name`, and whether it is an output of the graph.
   struct Readers {
     std::vector<int> nodes;
     bool graph_output = false;

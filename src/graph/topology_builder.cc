@@ -1,5 +1,5 @@
-// Topology::Create(): from the configuration to tables. A fault does not end it, so that a user sees all of
-// them at once; what could not be connected stays at -1, and nothing looks behind that.
+// Topology::Create(): makes the tables from a configuration. It continues after a fault, so that a user sees
+// all faults at once. Unconnected ports stay at -1, and later steps skip them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -94,7 +94,7 @@ class Builder {
       faults_.push_back(std::move(fault));
     } else if (const Status status = kind->fill_contract(contract); !status.ok()) {
       faults_.push_back(where + status.message());
-      kind = nullptr;  // what it has not said is no fault of its own
+      kind = nullptr;  // later steps do not report its missing types
     }
     TopologyNode node(std::move(contract), kind);
     node.calculator = parts_->registry->FullName(config.calculator());
@@ -125,7 +125,7 @@ class Builder {
     }
   }
 
-  // Adds a stream; -1 and a fault when there is one of the name.
+  // Adds a stream; returns -1 and adds a fault if the name exists.
   int AddStream(const std::string& name, const std::string& where) {
     const auto [at, added] = streams_.try_emplace(name, static_cast<int>(parts_->streams.size()));
     if (!added) {

@@ -1,5 +1,5 @@
-// The steps in which a Topology is checked once its nodes and streams are known. Each fills its part of the
-// tables and adds what is wrong to `faults`, a line each.
+// The steps that check a Topology once its nodes and streams are known. Each step fills its part of the
+// tables and adds its faults to `faults`, one per line.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ using Faults = std::vector<std::string>;
 
 // "node 'name'".
 std::string NodeText(const TopologyNode& node);
-// "input stream 'TAG:0:name'", without what the port does not have.
+// Returns "input stream 'TAG:0:name'", without the parts that the port lacks.
 std::string PortText(std::string_view kind, const Port& port);
 
-// The types of streams and side packets: what one gives, all others must take.
+// Resolves the types of streams and side packets. All consumers must accept the producer's type.
 void ResolveTypes(Topology::Parts& parts, Faults& faults);
 
-// The order of nodes; no cycle may be left when inputs that are marked as back edges are taken away. One that
-// is marked and closes none is no fault, as in MediaPipe.
+// Orders the nodes. Without the inputs marked as back edges, there must be no cycle. A marked input that
+// closes no cycle is allowed, as in MediaPipe.
 void OrderNodes(Topology::Parts& parts, Faults& faults);
 
-// Executors, and fields whose meaning is not supported.
+// Checks executors, and fields whose meaning is not supported.
 void CheckSettings(const Topology::Parts& parts, Faults& faults);
 
 }  // namespace braid::graph

@@ -9,7 +9,7 @@
 namespace braid::graph {
 namespace {
 
-// Calls `visit` for each node that `node` gives something to; `back` for what goes there over a back edge.
+// Calls `visit` for each node that reads an output of `node`; `back` if it reads it over a back edge.
 template <class Visit>
 void EachConsumer(const Topology::Parts& parts, int node, Visit visit) {
   for (const int stream : parts.nodes[static_cast<size_t>(node)].outputs) {
@@ -21,7 +21,7 @@ void EachConsumer(const Topology::Parts& parts, int node, Visit visit) {
   }
 }
 
-// Nodes that can be reached from `from` by streams, back edges among them.
+// Returns the nodes that streams reach from `from`, including back edges.
 std::vector<bool> Reachable(const Topology::Parts& parts, int from) {
   std::vector<bool> reached(parts.nodes.size());
   std::vector<int> open{from};
@@ -40,7 +40,7 @@ std::vector<bool> Reachable(const Topology::Parts& parts, int from) {
 }  // namespace
 
 void OrderNodes(Topology::Parts& parts, Faults& faults) {
-  // How many streams and side packets each node still waits for.
+  // The number of streams and side packets for which each node still waits.
   std::vector<int> waits(parts.nodes.size());
   std::vector<std::vector<int>> side_consumers(parts.nodes.size());
   for (size_t i = 0; i < parts.nodes.size(); ++i) {
@@ -86,7 +86,7 @@ void OrderNodes(Topology::Parts& parts, Faults& faults) {
   for (size_t i = 0; i < parts.nodes.size(); ++i) {
     TopologyNode& node = parts.nodes[i];
     const std::vector<bool> reached = Reachable(parts, static_cast<int>(i));
-    // Bounds that grow with each turn of a cycle would never end.
+    // In a cycle, bounds with a positive offset would grow forever.
     const std::optional<int64_t> offset = node.contract.timestamp_offset();
     node.passes_bounds = offset && !(*offset > 0 && reached[i]);
   }

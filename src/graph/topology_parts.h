@@ -1,4 +1,4 @@
-// What a Topology is made of: tables that a run walks by numbers.
+// The parts of a Topology: tables that a run indexes by number.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct TopologyStream {
   int graph_output = -1;
   std::vector<Reader> readers;
   std::optional<ValueType> type;  // nothing: any value
-  bool keeps_time = false;        // somebody relies on the order of time
+  bool keeps_time = false;        // a consumer relies on the order of time
 };
 
 struct TopologySidePacket {
@@ -41,14 +41,15 @@ struct TopologyNode {
   Contract contract;
   const CalculatorKind* kind;
   std::string calculator;
-  // By port: numbers in Parts::streams and Parts::side_packets. Only while a topology is built is one -1.
+  // By port: numbers in Parts::streams and Parts::side_packets. A number is -1 only while a topology is
+  // built.
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<int> input_side_packets;
   std::vector<int> output_side_packets;
   std::vector<bool> back_edges;  // by input
   std::shared_ptr<const InputHandlerPlan> handler;
-  int first_input = 0;  // of the node's inputs among those of all nodes
+  int first_input = 0;  // index of the node's first input among those of all nodes
   int rank = 0;         // its place in Parts::order
   // Outputs of an idle node are settled as far as its inputs are.
   bool passes_bounds = false;
@@ -58,7 +59,7 @@ struct TopologyNode {
 
 struct Topology::Parts {
   ::mediapipe::CalculatorGraphConfig config;
-  std::shared_ptr<const CalculatorRegistry> registry;  // shared with whoever loads graphs
+  std::shared_ptr<const CalculatorRegistry> registry;  // shared with the loader of graphs
   std::vector<TopologyNode> nodes;
   std::vector<TopologyStream> streams;
   std::vector<TopologySidePacket> side_packets;

@@ -22,7 +22,7 @@ class TopologyTest : public testing::GraphFixture {
     Register(*registry, "Refuses",
              {.contract = [](Contract&) { return InvalidArgumentError("needs an option"); }});
   }
-  // A graph of one node that passes "in" on to "out", with more text for the node and for the graph.
+  // Returns a graph of one node that passes "in" on to "out", with more text for the node and the graph.
   static std::string Graph(const std::string& node, const std::string& graph = "") {
     return R"(input_stream: "in" output_stream: "out"
               node { calculator: "Pass" input_stream: "in" output_stream: "out" )" +
@@ -136,7 +136,7 @@ TEST_F(TopologyTest, TypesOfStreams) {
                         node { name: "b" calculator: "Text" input_stream: "IN:sum" output_stream: "OUT:t" })"),
       HasSubstr("input stream 'IN:sum' of node 'b' has type std::string, but output stream 'sum' of node "
                 "'a' has type int"));
-  // Handed on by a node in between.
+  // Passed on by a node in between.
   EXPECT_THAT(
       Faults(R"(input_stream: "in"
                         node { name: "a" calculator: "Sum" input_stream: "in" output_stream: "sum" }

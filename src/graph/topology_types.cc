@@ -7,15 +7,15 @@
 namespace braid::graph {
 namespace {
 
-// Streams (or side packets) that carry the same values because nodes hand them through, and what is known of
-// their type. Sets are joined as trees ("union-find").
+// Sets of streams (or side packets) with the same values, since nodes pass them on, and each set's type if
+// known. Sets are joined as trees ("union-find").
 class TypeSets {
  public:
   explicit TypeSets(size_t count) : parents_(count), known_(count) {
     std::iota(parents_.begin(), parents_.end(), 0);
   }
 
-  // Joins the sets of a and b; false when their types differ.
+  // Joins the sets of a and b; returns false if their types differ.
   bool Join(int a, int b) {
     a = Root(a);
     b = Root(b);
@@ -28,7 +28,8 @@ class TypeSets {
     return true;
   }
 
-  // `who` says it. When somebody has said otherwise the text of the fault, else "".
+  // Sets the type on behalf of `who`. Returns the text of the fault if the type is known to be another, else
+  // "".
   std::string Set(int member, const ValueType& type, const std::string& who) {
     Known& known = known_[static_cast<size_t>(Root(member))];
     if (!known.type) known = {type, who};
@@ -58,7 +59,7 @@ class TypeSets {
   std::vector<Known> known_;
 };
 
-// The ports of one kind of a node, with their types and what they are connected to.
+// The ports of one kind of a node, with their types and connections.
 struct NodePorts {
   std::string_view kind;
   const Ports& ports;

@@ -21,7 +21,7 @@ using graph::Timestamp;
 
 namespace {
 
-// What a packet carries that can be passed on alone.
+// A value that messages cannot carry; it can only be passed on.
 struct OtherValue {};
 
 Ports PortsOf(const google::protobuf::RepeatedPtrField<CalculatorNodeMessage::Port>& messages) {
@@ -59,7 +59,7 @@ Status NoSuchCalculator() {
 
 }  // namespace
 
-// The packets of the server's that a calculator has been shown, as long as anything here holds them. Any thread.
+// The server's packets that a calculator has received, for as long as this process holds them. Any thread.
 class CalculatorHost::Shown {
  public:
   template <class T>
@@ -71,13 +71,13 @@ class CalculatorHost::Shown {
     }
     return Packet::Share(std::shared_ptr<const T>(held, &held->value), Timestamp(message.timestamp()));
   }
-  // 0 when it has not been shown.
+  // Returns the packet's number; 0 if it is not one of them.
   uint64_t NumberOf(const Packet& packet) {
     MutexLock lock(mutex_);
     const auto found = numbers_.find(packet.identity());
     return found == numbers_.end() ? 0 : found->second;
   }
-  // Those that nothing holds any more, since the last time.
+  // Returns the packets that have been released since the last call.
   std::vector<uint64_t> TakeReleased() {
     MutexLock lock(mutex_);
     return std::exchange(released_, {});
@@ -93,7 +93,7 @@ class CalculatorHost::Shown {
     ~Held() { shown->Release(&value, number); }
 
     const T value;
-    const std::shared_ptr<Shown> shown;  // shared with the calculator, which may end before
+    const std::shared_ptr<Shown> shown;  // shared with the calculator, which may end first
     const uint64_t number;
   };
 
@@ -117,7 +117,8 @@ struct CalculatorHost::Running {
   std::unique_ptr<graph::Calculator> calculator;
 };
 
-// What a calculator finds in one call, and what it does there. A library has no function for the rest of what there is in a graph.
+// The inputs and outputs of one call of a calculator. Libraries have no functions for the other members of
+// Context.
 class CalculatorHost::CallContext final : public graph::Context {
  public:
   struct Step {
@@ -298,7 +299,7 @@ Status CalculatorHost::WriteOutput(const Packet& packet, Shown& shown, Calculato
 void CalculatorHost::Drop(const CalculatorCall& call) {
   for (const uint64_t calculator : call.ended()) End(calculator);
   for (const uint64_t object : call.released()) {
-    Packet gone;  // code of the library ends it
+    Packet gone;  // its destructor runs code of the library
     MutexLock lock(mutex_);
     const auto found = objects_.find(object);
     if (found == objects_.end()) continue;

@@ -1,5 +1,5 @@
-// CalculatorHost: in a native worker, the calculators of a library, and what the server has them do. Its other end is
-// isolated_calculators.h.
+// CalculatorHost: runs a library's calculators in a native worker on the server's behalf. The server's side
+// is isolated_calculators.h.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace braid {
 
 class CalculatorHost {
  public:
-  // `calculators`: those of the library, and no others.
+  // `calculators`: only those of the library.
   explicit CalculatorHost(std::shared_ptr<const graph::CalculatorRegistry> calculators);
   ~CalculatorHost();
 
-  // Reads a CalculatorCall and what is beside it, does that, and answers with a CalculatorResult. Any thread, several at once; those of
-  // one calculator one after the other. Errors: what the calculator has failed with; INTERNAL for a calculator or an object that this
-  // process never had; INVALID_ARGUMENT for what cannot be read.
+  // Reads a CalculatorCall with its tensors, executes it, and returns a CalculatorResult. Any thread, several
+  // at once; the calls of one calculator come one after the other. Errors: the calculator's error; INTERNAL
+  // for an unknown calculator or object; INVALID_ARGUMENT for unreadable input.
   Result<std::vector<Tensor>> Call(const std::vector<Tensor>& inputs);
 
  private:
@@ -41,16 +41,16 @@ class CalculatorHost {
                     std::vector<graph::Packet>& packets);
   Status WriteOutput(const graph::Packet& packet, Shown& shown, CalculatorPacket& message,
                      std::vector<Tensor>& tensors);
-  // Ends calculators, and gives objects back.
+  // Ends calculators and releases objects.
   void Drop(const CalculatorCall& call);
   void End(uint64_t calculator);
 
-  const std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // shared with nobody who changes it
+  const std::shared_ptr<const graph::CalculatorRegistry> calculators_;  // immutable
   Mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Running>> running_ BRAID_GUARDED_BY(mutex_);
-  // Objects that the server has packets of.
+  // Objects of which the server has packets.
   std::map<uint64_t, graph::Packet> objects_ BRAID_GUARDED_BY(mutex_);
-  // Never that of another process of this library: it begins with the time of this one's start.
+  // Differs from the numbers of other processes of this library: it begins with this process's start time.
   uint64_t next_object_ BRAID_GUARDED_BY(mutex_);
 };
 

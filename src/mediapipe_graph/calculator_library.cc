@@ -20,7 +20,7 @@ std::string LoaderError() {
   return text == nullptr ? "unknown error" : text;
 }
 
-// Why the library's list cannot be taken; "" when it can.
+// Returns the reason to refuse the library's list; "" if there is none.
 std::string FaultOf(const BraidCalculatorLibrary* library) {
   if (library == nullptr) return "it lists no calculators";
   if (library->version != BRAID_CALCULATOR_INTERFACE) {
@@ -65,7 +65,7 @@ Status AddIsolatedLibrary(const std::string& path, const OpenIsolatedCalculators
                           graph::CalculatorRegistry& registry) {
   auto library = open(path);
   if (!library.ok()) {
-    // What is wrong with the library is told by the process that has looked at it.
+    // INVALID_ARGUMENT comes from the process that has examined the library; its text is complete.
     const bool told = library.status().code() == StatusCode::kInvalidArgument;
     return told ? library.status() : CannotBeUsed(path, library.status().message());
   }
@@ -78,11 +78,11 @@ Status AddCalculatorLibrary(const std::string& path, graph::CalculatorRegistry& 
   const auto fail = [&path](const std::string& why) { return CannotBeUsed(path, why); };
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  // The loader would wait for a writer of a named pipe.
+  // dlopen() would wait for a writer of a named pipe.
   if (error || !std::filesystem::is_regular_file(absolute, error)) {
     return fail(error ? error.message() : "not a file");
   }
-  // It stays for good: packets that it has made may be released after the last of its calculators.
+  // Never unloaded: packets of the library may be released after the last of its calculators.
   void* opened = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened == nullptr) return fail(LoaderError());
   const auto entry = reinterpret_cast<BraidCalculatorEntry>(dlsym(opened, BRAID_CALCULATOR_ENTRY));

@@ -47,7 +47,7 @@ TEST(CalculatorLibraryTest, LibrariesThatAreRefused) {
   }
 }
 
-// Served graphs, whose boundary finds what the calculators really gave.
+// Served graphs, whose boundary checks the calculators' real outputs.
 class ServedLibraryTest : public GraphFixture {
  protected:
   ServedLibraryTest() {

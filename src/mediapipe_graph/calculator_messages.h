@@ -1,4 +1,5 @@
-// Packets as a server and the native worker of a library of calculators tell them each other (protos/isolated_calculators.proto).
+// Messages with packets, between a server and the native worker of a library of calculators
+// (protos/isolated_calculators.proto).
 #pragma once
 
 #include <span>
@@ -13,21 +14,22 @@
 
 namespace braid {
 
-// A message as the first of the tensors that go with it.
+// Returns a message as a tensor, which comes first among the tensors of a call.
 Tensor MessageTensor(const google::protobuf::MessageLite& message);
-// Reads it back; the bytes may be changed by the other side meanwhile. Errors: INVALID_ARGUMENT.
+// Reads such a message; the other side may change the bytes meanwhile. Errors: INVALID_ARGUMENT.
 Status ReadMessageTensor(std::span<const Tensor> tensors, google::protobuf::MessageLite& message);
 
-// Fills `message` with the packet's time and, if its value can be carried, with that; else with `other`. What the tensors of the packet
-// have as bytes is added to `tensors`. Objects of libraries are the caller's to fill in.
+// Fills `message` with the packet's time and its value, or with `other` if messages cannot carry the value.
+// Appends the bytes of the packet's tensors to `tensors`. The caller fills in objects of libraries.
 void WritePacket(const graph::Packet& packet, CalculatorPacket& message, std::vector<Tensor>& tensors);
 
-// The other way; the bytes are looked at. Errors: INVALID_ARGUMENT.
+// Read values from a message and check the bytes. Errors: INVALID_ARGUMENT.
 Result<Tensor> ReadTensor(const CalculatorTensor& message, std::span<const Tensor> tensors);
 Result<GraphRequest> ReadRequest(const CalculatorRequest& message, std::span<const Tensor> tensors);
 Result<GraphResponse> ReadResponse(const CalculatorRequest& message, std::span<const Tensor> tensors);
 
-// The packet of a message that carries a value; make(value) makes it. Errors: INVALID_ARGUMENT, also for values that are not carried.
+// Returns the packet of a message; make(value) makes it. Errors: INVALID_ARGUMENT, also for values that
+// messages cannot carry.
 template <class Make>
 Result<graph::Packet> ReadPacket(const CalculatorPacket& message, std::span<const Tensor> tensors,
                                  Make make) {

@@ -1,4 +1,4 @@
-// Graphs that ask themselves.
+// Detection of graphs that call themselves.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,11 @@
 
 namespace braid {
 
-// Whether a request with this chain (which may be null) may come to graph `graph`. A graph whose nodes lead
-// back to it would ask for ever. User code in between can end that, so behind it nothing is looked for; but
-// with `bounded`, where requests to the graph wait for a slot, any that comes from one of its runs could
-// wait for that run. Errors: INTERNAL, names the graphs between.
+// Checks whether a request with this call chain (which may be null) may enter graph `graph`. A graph whose
+// nodes lead back to it would call itself forever. User code in between can end that, so the search stops at
+// user code. With `bounded`, requests to the graph wait for a slot. A request from one of its own runs could
+// then wait for that run, so the search covers the whole chain. Errors: INTERNAL, which names the graphs in
+// between.
 Status CheckCallCircle(const CallChain* chain, std::string_view graph, bool bounded);
 
 }  // namespace braid

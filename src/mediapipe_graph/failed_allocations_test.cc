@@ -1,4 +1,4 @@
-// Whatever memory a graph's stream cannot have, it ends, and says so.
+// A graph's stream ends with an error after any failed allocation.
 #include <gtest/gtest.h>
 
 #include "base/testing/failing_allocation.h"
@@ -7,7 +7,7 @@
 namespace braid {
 namespace {
 
-// Keeps how a stream has ended, and asks for no memory.
+// Keeps a stream's final status and allocates nothing.
 class EndOfStream final : public StreamSink {
  public:
   void Respond(InferenceResponse, const std::string&) override {}
@@ -18,7 +18,7 @@ class EndOfStream final : public StreamSink {
     code_ = status.code();
     changed_.notify_all();
   }
-  // Nothing when it does not end.
+  // Returns nothing if the stream does not end.
   std::optional<StatusCode> Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPatience, [this] { return code_.has_value(); });
@@ -33,8 +33,8 @@ class EndOfStream final : public StreamSink {
 
 class FailedAllocations : public GraphFixture {
  protected:
-  // `count` allocations in a row fail, at every place of a stream with one message. As a protocol does it: a message that is not
-  // taken for want of memory ends the stream.
+  // Fails `count` allocations in a row, at every place of a stream with one message. As in a protocol, a
+  // message that is refused for lack of memory ends the stream.
   void TryAll(const std::shared_ptr<GraphServable>& graph, int count) {
     int failed = count;
     for (int before = 0; failed == count; ++before) {

@@ -21,7 +21,7 @@ BoundaryStream TakeApart(std::string_view text) {
   return stream;
 }
 
-// Tags are told by how they begin, so OVMS_PY_TENSOR_IMAGE carries Python tensors.
+// A tag's beginning decides, so OVMS_PY_TENSOR_IMAGE carries Python tensors.
 BoundaryKind KindOf(const std::string& tag, std::string_view message_tag) {
   const std::pair<std::string_view, BoundaryKind> kinds[] = {
       {"OVMS_PY_TENSOR", BoundaryKind::kPythonTensor}, {"OVTENSOR", BoundaryKind::kOvTensor},
@@ -67,7 +67,7 @@ std::string OfInput(std::string text, const Tensor& tensor) {
   return text.append("; input name: ").append(tensor.name);
 }
 
-// Python's buffers have items of these; BFLOAT16 is no type of Python's, so its bytes are just bytes.
+// Python's buffers have items of these types. Python has no BFLOAT16, so its bytes are only bytes.
 bool HasPythonItems(DataType type) { return ElementSize(type) > 0 && type != DataType::kBf16; }
 
 Status CheckPythonTensor(const Tensor& tensor) {

@@ -1,9 +1,8 @@
-// What crosses the boundary of a served graph: which packets a stream takes, by its tag, and how tensors of
-// clients become packets and packets become tensors. No bytes are copied.
+// The boundary of a served graph: the packets that a stream carries, by its tag, and the conversion between
+// clients' tensors and packets. No bytes are copied.
 //
-// What is checked here needs no more than the tensor: its type, its shape, and that its bytes are as many as
-// both say. How the bytes were sent (typed contents, raw contents, JSON) is checked by whoever reads the
-// message.
+// The checks here need only the tensor: its type, its shape, and a number of bytes that fits both. The reader
+// of a message checks the encoding of the bytes (typed contents, raw contents, JSON).
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@
 
 namespace braid {
 
-// What packets a stream at the boundary carries (see graph_packets.h).
+// The packets of a stream at the boundary (see graph_packets.h).
 enum class BoundaryKind : unsigned char {
   kOvTensor,  // OVTENSOR, no tag, an unknown tag
   kPythonTensor,
@@ -27,8 +26,7 @@ enum class BoundaryKind : unsigned char {
   kTfLiteTensor,
 };
 
-// A graph's input or output stream "name", "TAG:name" or "TAG:INDEX:name"; only taken apart here, not
-// checked.
+// A graph's input or output stream "name", "TAG:name" or "TAG:INDEX:name". It is parsed, but not checked.
 struct BoundaryStream {
   std::string tag;
   std::string name;
@@ -37,27 +35,27 @@ struct BoundaryStream {
 BoundaryStream InputStream(std::string_view text);
 BoundaryStream OutputStream(std::string_view text);
 
-// The type of the packets of such a stream. REQUIRES: not kTfLiteTensor.
+// Returns the type of the stream's packets. REQUIRES: not kTfLiteTensor.
 graph::ValueType InputPacketType(BoundaryKind kind);
 graph::ValueType OutputPacketType(BoundaryKind kind);
 
-// Whether BYTES go into streams of this kind as they are on the wire, and any other text is a type too: such
+// Whether streams of this kind take BYTES unchanged from the wire, and any other text as a type, too. Such
 // streams take tensors of DataType::kCustom.
 constexpr bool TakesCustomTypes(BoundaryKind kind) {
   return kind == BoundaryKind::kPythonTensor || kind == BoundaryKind::kMessage;
 }
 
-// Whether a client's tensor can go into a stream of this kind; its dimensions may be negative. Errors, in the
-// texts of FaultError: kInvalidShape, kInvalidPrecision, kInvalidContentSize, kInvalidValueCount,
+// Checks whether a client's tensor can enter a stream of this kind; its dimensions may be negative. Errors,
+// in the texts of FaultError: kInvalidShape, kInvalidPrecision, kInvalidContentSize, kInvalidValueCount,
 // kInvalidStringInput, kInvalidNoOfShapeDimensions, kInvalidNoOfChannels.
 Status CheckBoundaryTensor(BoundaryKind kind, const Tensor& tensor);
 
-// The packet for a tensor of a client. REQUIRES: CheckBoundaryTensor() found nothing; not kMessage.
+// Makes the packet for a client's tensor. REQUIRES: CheckBoundaryTensor() returned OK; not kMessage.
 graph::Packet TensorToPacket(BoundaryKind kind, Tensor tensor, graph::Timestamp at);
 
-// The tensor in a packet of the output `stream`: named as the stream, unless a Python node has named it.
-// Errors: kInternalError when the bytes are not here. REQUIRES: the packet is of OutputPacketType(); not
-// kMessage.
+// Returns the tensor in a packet of the output `stream`. It has the stream's name, unless a Python node has
+// named it. Errors: kInternalError when the bytes are in another process. REQUIRES: the packet is of
+// OutputPacketType(); not kMessage.
 Result<Tensor> PacketToTensor(const BoundaryStream& stream, const graph::Packet& packet);
 
 }  // namespace braid

@@ -87,7 +87,7 @@ TEST(CheckBoundaryTensor, PythonTensorsOfKnownTypesAreMeasured) {
   EXPECT_EQ(check(DataType::kInt64, {2}, 15).message(),
             "Invalid content size of tensor proto - Invalid Python tensor buffer size. Actual: 15; "
             "Expected: 16");
-  // Bytes of no known items are as many as there are.
+  // Any number of bytes fits a type of unknown size.
   EXPECT_TRUE(check(DataType::kBytes, {3}, 1).ok());
   EXPECT_TRUE(check(DataType::kBf16, {3}, 7).ok());
   EXPECT_TRUE(check(DataType::kCustom, {3}, 23).ok());

@@ -13,7 +13,7 @@ namespace {
 
 using Config = ::mediapipe::CalculatorGraphConfig;
 
-// The faults of one stage; the first decides on the code.
+// The faults of one stage; the first decides the code.
 class Faults {
  public:
   explicit Faults(const std::string& graph) : graph_(graph) {}
@@ -98,7 +98,7 @@ Status CheckKinds(const GraphDefinition& graph) {
   return faults.ToStatus();
 }
 
-// What the boundary makes and takes has to be what the nodes behind it take and make.
+// The packet types at the boundary must equal those of the nodes behind it.
 Status CheckPacketTypes(const GraphDefinition& graph) {
   Faults faults(graph.name);
   const auto check = [&faults](std::string_view what, const BoundaryStream& stream, graph::ValueType here,
@@ -123,7 +123,7 @@ Status CheckPacketTypes(const GraphDefinition& graph) {
   return faults.ToStatus();
 }
 
-// A generator keeps its run for as long as it likes, so few runs at once and LOOPBACK do not go together.
+// A generator may keep its run for any time, so a limit on runs and LOOPBACK do not go together.
 Status CheckQueue(const GraphDefinition& graph) {
   if (graph.queue_size == 0) return OkStatus();
   Faults faults(graph.name);

@@ -1,5 +1,4 @@
-// GraphDefinition: a graph.pbtxt as a server can serve it: parsed, checked, and not yet with anything
-// started.
+// GraphDefinition: a parsed and checked graph.pbtxt of a server, from which no run has been started.
 #pragma once
 
 #include <cstddef>
@@ -17,31 +16,31 @@ namespace braid {
 struct GraphDefinition {
   std::string name;
   std::shared_ptr<const graph::Topology> topology;  // shared with the runs
-  // At the graph's boundary, in the order of the configuration.
+  // The streams at the graph's boundary, in the order of the configuration.
   std::vector<BoundaryStream> inputs;
   std::vector<BoundaryStream> outputs;
-  // How many runs may be under way at once; 0: any number.
+  // Maximum number of concurrent runs; 0: no limit.
   size_t queue_size = 0;
 
-  // The number of the input stream, or -1.
+  // Returns the number of the input stream, or -1.
   int FindInput(std::string_view name) const;
-  // Messages go in, and come out, as they are.
+  // Messages enter and leave the graph unchanged.
   bool passes_messages() const { return inputs[0].kind == BoundaryKind::kMessage; }
 };
 
 struct GraphDefinitionOptions {
   std::shared_ptr<const graph::CalculatorRegistry> calculators;  // shared with the topology
-  // Input side packets that runs get beside those of clients.
+  // Input side packets of runs in addition to those of clients.
   std::vector<std::string> provided_side_packets;
-  // For queue directives.
+  // The meaning of AUTO in queue directives, and their maximum.
   size_t cores = 1;
-  // Queue directives count for nothing.
+  // Ignores queue directives.
   bool no_queue = false;
 };
 
-// Checks stage after stage: the text, its queue directive, names of inputs and of outputs, types of streams,
-// the graph itself, types at its boundary, the queue. Errors: FaultError(), of the first stage that has
-// faults, with all its faults, one a line.
+// Checks a graph in stages: the text, its queue directive, names of inputs and of outputs, types of streams,
+// the graph itself, types at its boundary, the queue. Errors: FaultError() of the first stage with faults,
+// with all its faults, one per line.
 Result<GraphDefinition> DefineGraph(std::string name, std::string_view pbtxt,
                                     const GraphDefinitionOptions& options);
 

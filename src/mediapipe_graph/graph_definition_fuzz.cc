@@ -1,4 +1,4 @@
-// graph.pbtxt.
+// Fuzzes graph.pbtxt.
 #include "mediapipe_graph/graph_definition.h"
 
 #include "graph/registry.h"

@@ -59,7 +59,7 @@ Result<graph::Packet> SidePacket(const std::string& name, const ParameterValue& 
       std::string("parameter '").append(name).append("': input side packets are strings, int64 and bool"));
 }
 
-// Nodes that take any type may hand on what the stream's tag does not stand for.
+// Nodes with ports of any type may output a packet whose type does not fit the stream's tag.
 Status CheckOutputType(const BoundaryStream& stream, const graph::Packet& packet) {
   const graph::ValueType expected = OutputPacketType(stream.kind);
   if (packet.type() == expected) return OkStatus();

@@ -1,5 +1,5 @@
-// What the packets of a served graph carry. Each is a type of its own, so that a graph which joins streams of
-// different kinds is refused when it is loaded.
+// The values of packets of a served graph. Each kind has its own type, so that a graph which joins streams of
+// different kinds is refused at load.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct OvTensor {
 };
 using OvTensors = std::vector<OvTensor>;
 
-// TENSOR, TFTENSOR and IMAGE (one image, height, width, channels): tensors whose packets are not to be mixed.
+// TENSOR, TFTENSOR and IMAGE (one image, height, width, channels): tensors whose packets must not be mixed.
 struct MediaTensor {
   Tensor tensor;
 };
@@ -33,7 +33,7 @@ struct ImageFrame {
   Tensor tensor;
 };
 
-// REQUEST and RESPONSE: all that one message carries. Tensors as the client sent them.
+// REQUEST and RESPONSE: the contents of one message. Tensors are as the client sent them.
 struct GraphRequest {
   std::string id;
   Parameters parameters;

@@ -1,4 +1,4 @@
-// Served graphs with Python nodes: what they are told of runs, and what they answer.
+// Served graphs with Python nodes: the sessions and parameters that the nodes get, and their responses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What has become of the nodes; outlives them.
+// The history of the nodes; outlives them.
 struct NodesLog {
   std::vector<std::string> events;
   Readiness readiness;
@@ -18,7 +18,7 @@ struct NodesLog {
   int allocations = 0;
 };
 
-// Gives back what it gets, under the name of the output.
+// Returns its inputs, under the name of the output.
 class EchoNodes final : public PythonNodes {
  public:
   EchoNodes(NodesLog& log, std::vector<PythonNodeSpec> nodes) : log_(log), nodes_(std::move(nodes)) {}

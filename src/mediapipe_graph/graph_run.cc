@@ -77,7 +77,7 @@ void GraphRun::Begin(SidePackets side_packets, Parameters parameters) {
     OnSlot();
     return;
   }
-  // A Stop() before it waited has found nothing to end.
+  // A Stop() before Take() found no waiter to withdraw.
   Status why;
   {
     MutexLock lock(mutex_);
@@ -99,7 +99,7 @@ void GraphRun::OnSlot() {
     return;
   }
   std::shared_ptr<graph::Run> run;
-  // A slot that is not given back is missing for good.
+  // The slot would be lost if an exception kept it.
   if (Status status = Guarded([&] { return StartRun(run); }); !status.ok()) {
     Over(std::move(status), true);
     return;
@@ -138,12 +138,12 @@ void GraphRun::Stop(Status why) {
   } else if (host_->slots.Withdraw(*this)) {
     Over(std::move(why), false);
   }
-  // Else it is being begun, by a thread that looks at stop_.
+  // Otherwise a thread is opening the graph; it checks stop_.
 }
 
 void GraphRun::OnEnd(Status status) {
   {
-    const RetryingAllocation retrying;  // there is no second end
+    const RetryingAllocation retrying;  // this is the only end
     Status why;
     {
       MutexLock lock(mutex_);
@@ -172,7 +172,7 @@ void GraphRun::Over(Status status, bool had_slot) {
   OnOver(std::move(status));
 }
 
-// What others have ended is no fault of the graph.
+// A run that was stopped from outside is not a failure of the graph.
 void GraphRun::CountEnd(const Status& status, bool had_slot) {
   bool stopped = false;
   {

@@ -1,5 +1,5 @@
-// GraphRun: what a request to a graph and a stream have in common: one run of the graph, which waits for a
-// slot, is opened, ends, and can be ended from outside at any time.
+// GraphRun: one run of a graph, the common base of requests and streams to a graph. It waits for a slot,
+// opens the graph, and ends. It can be stopped at any time.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace braid {
 
 class GraphRun;
 
-// What all runs of a graph share; the servable has it, and each run, so that it outlives the last of them.
+// The state that all runs of a graph share. The servable and each run own it together.
 class GraphHost {
  public:
   using Executor = std::function<void(std::function<void()> work)>;
@@ -42,13 +42,14 @@ class GraphHost {
   GraphSlots slots;
   GraphStructure structure;
 
-  // What a run gets for a call with these side packets of the client; `session` is the Python nodes' one.
+  // Returns the options of a run for a call with the client's side packets; `session` is the Python nodes'
+  // session.
   graph::Run::Options RunOptions(const GraphCall& call, SidePackets side_packets, uint64_t session) const;
 
-  // The runs that are there now. Any thread.
+  // The current runs. Any thread.
   void Add(const std::shared_ptr<GraphRun>& run);
   void Remove(const GraphRun& run);
-  // Ends all of them with `why`.
+  // Stops all of them with `why`.
   void StopAll(const Status& why);
   size_t runs() const;
 
@@ -60,17 +61,17 @@ class GraphHost {
   std::unordered_map<const GraphRun*, std::weak_ptr<GraphRun>> runs_ BRAID_GUARDED_BY(mutex_);
 };
 
-// Kept alive by whoever waits for its end: the slots while it waits, the run of the graph (as its observer)
-// while it runs.
+// The owner is the waiter list of the slots while it waits, and the graph's run (whose observer it is) while
+// it runs.
 class GraphRun : public graph::RunObserver,
                  public GraphSlots::Waiter,
                  public std::enable_shared_from_this<GraphRun> {
  public:
-  // Ends it with `why`, unless it is over. Any thread. Not under locks: OnOver() may be called within.
+  // Ends it with `why`, unless it is over. Any thread; no lock is held, since it may call OnOver().
   void Stop(Status why);
 
  protected:
-  // `servable` is counted at; whoever derives from this holds a place in it until the end of OnOver().
+  // `servable` gets the counts. The derived class keeps a place in its gate until the end of OnOver().
   GraphRun(std::shared_ptr<GraphHost> host, GraphCall call, Servable& servable, ApiMethod method)
       : host_(std::move(host)), call_(std::move(call)), servable_(servable), method_(method) {}
 
@@ -78,9 +79,9 @@ class GraphRun : public graph::RunObserver,
   // state. Called once.
   void Begin(SidePackets side_packets, Parameters parameters);
 
-  // The graph is open: packets may go in.
+  // The graph is open and takes packets.
   virtual void OnBegun(graph::Run& run) = 0;
-  // It is over, once: OK, or why not, as the client is to be told. Also without OnBegun().
+  // The run is over: OK, or the error for the client. Called once, also without OnBegun().
   virtual void OnOver(Status status) = 0;
 
   GraphHost& host() const { return *host_; }
@@ -88,7 +89,7 @@ class GraphRun : public graph::RunObserver,
   Servable& servable() const { return servable_; }
   // SteadyNowNs() when it got its slot; 0 before.
   int64_t begun_ns() const { return begun_ns_; }
-  // Null before it has begun and when it is over.
+  // Null before the graph is open and after the run is over.
   std::shared_ptr<graph::Run> run() const;
 
  private:
@@ -106,14 +107,14 @@ class GraphRun : public graph::RunObserver,
   SidePackets side_packets_;  // until it begins
   Parameters parameters_;     // until it begins
   int64_t entered_ns_ = 0;    // when Begin() was called
-  int64_t begun_ns_ = 0;      // written by the thread that begins it, before the graph is open
-  uint64_t session_ = 0;      // likewise; of the Python nodes
+  int64_t begun_ns_ = 0;      // set before the graph is open, by the thread that opens it
+  uint64_t session_ = 0;      // likewise; the session of the Python nodes
   bool in_session_ = false;   // likewise
 
   mutable Mutex mutex_;
   std::shared_ptr<graph::Run> run_ BRAID_GUARDED_BY(mutex_);  // shared with threads that feed it
   bool over_ BRAID_GUARDED_BY(mutex_) = false;
-  Status stop_ BRAID_GUARDED_BY(mutex_);  // what Stop() was called with first
+  Status stop_ BRAID_GUARDED_BY(mutex_);  // the reason of the first Stop()
 };
 
 }  // namespace braid

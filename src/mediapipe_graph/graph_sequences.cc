@@ -56,7 +56,7 @@ Status ReadParameter(std::string_view name, const ParameterValue& value, Naming&
   return OkStatus();
 }
 
-// What can be read; the first fault of the rest.
+// Reads all valid parameters; returns the first fault of the others.
 Status ReadNaming(const InferenceRequest& message, Naming& naming) {
   naming = {message.correlation_id, message.sequence_start, message.sequence_end};
   Status fault;
@@ -76,13 +76,13 @@ GraphSequence::GraphSequence(CorrelationId id, bool start, bool end,
 }
 
 Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>& servable) {
-  // Schedulers of other models have rules of their own for what they are told.
+  // The schedulers of other models apply their own rules to these flags.
   if (!servable->has_sequences()) return Ask{start_, end_, std::nullopt};
   MutexLock lock(mutex_);
   auto part = std::find_if(parts_.begin(), parts_.end(), [&servable](const Part& one) {
     return !one.servable.owner_before(servable) && !servable.owner_before(one.servable);
   });
-  // One that has come since the message did, in the place of another.
+  // A servable that has replaced another one since the message came.
   if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, compensation_.Add(servable)});
   const bool first = !std::exchange(part->asked, true);
   if (!first && end_) {
@@ -92,7 +92,7 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
             .append("' more than once: which one is the last is not known. End the sequence by a message for "
                     "which it is asked once, or at the model itself"));
   }
-  // What is asked after the start is part of a sequence that is dropped as a whole.
+  // Later requests of a start belong to a sequence that would be dropped as a whole.
   if (!first && start_) return Ask();
   ++open_;
   compensation_.Asked(part->in_compensation);
@@ -124,7 +124,7 @@ void GraphSequence::TakeBack() {
 Status GraphSequences::Add(graph::Timestamp at, const InferenceRequest& message) {
   Naming naming;
   const Status fault = ReadNaming(message, naming);
-  std::shared_ptr<GraphSequence> sequence;  // shared with the nodes that ask for it
+  std::shared_ptr<GraphSequence> sequence;  // shared with the nodes
   if (!fault.ok() || !naming.none()) {
     const auto all = servables_->WithSequences();
     if (!all.empty()) BRAID_RETURN_IF_ERROR(fault);
@@ -160,7 +160,7 @@ void GraphSequences::TakeBack() {
     MutexLock lock(mutex_);
     unanswered.swap(unanswered_);
   }
-  // What came last first, so that steps of one sequence find it as they left it.
+  // In reverse order, so that each step of a sequence finds the state that it left.
   for (auto at = unanswered.rbegin(); at != unanswered.rend(); ++at) at->second->TakeBack();
 }
 
@@ -171,11 +171,11 @@ bool IsSequenceParameter(std::string_view name) {
 void TellSequence(const GraphSequence* sequence, InferenceResponse& response) {
   const auto id = sequence != nullptr ? sequence->told() : std::nullopt;
   if (!id) return;
-  // A signed number is what most clients read; ids beyond are their own.
+  // Most clients read a signed number; larger ids stay unsigned.
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   ParameterValue value = *id;
   if (*id <= kMost) value = static_cast<int64_t>(*id);
-  // A node that answers messages may have handed on the client's own.
+  // A node that answers messages may have passed on the client's own.
   std::erase_if(response.parameters, [](const auto& parameter) { return parameter.first == kIdParameter; });
   response.parameters.emplace_back(kIdParameter, std::move(value));
 }

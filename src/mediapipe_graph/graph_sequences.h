@@ -1,14 +1,14 @@
-// The sequences that messages to a graph name, for the sessions of its nodes: a request's one, or one for
-// each message of a stream. A message names it by the parameters `sequence_id`, `sequence_start` and
-// `sequence_end`, which stay parameters as all others are, or by what its protocol has read into the fields
-// of the request.
+// The sequences of messages to a graph, for the stateful servables that its nodes call: one for a request, or
+// one for each message of a stream. A message names its sequence by the parameters `sequence_id`,
+// `sequence_start` and `sequence_end`, which are passed on like other parameters. It may also use the
+// request's fields, which its protocol has set.
 //
-// What a node asks of a stateful servable belongs to the sequence of the message at whose time it asks (or of
-// the last one before, as a generator's items follow their input). A session may ask several times for one
-// message: the first time begins the sequence, when the message does. Which time is the last cannot be known
-// when it asks, so a message that ends its sequence lets each session ask once.
+// A node's call of a stateful servable belongs to the sequence of the message at that time, or of the last
+// message before (a generator's items follow their input). A session may make several calls for one message.
+// If the message begins the sequence, the first call does so. The last call is not known when it is made, so
+// a message that ends its sequence allows one call per session.
 //
-// A run that fails takes back what its unanswered messages have done (see Compensation).
+// A run that fails takes back the effects of its unanswered messages (see Compensation).
 #pragma once
 
 #include <cstddef>
@@ -30,31 +30,31 @@
 
 namespace braid {
 
-// That of one message. Any thread.
+// The sequence of one message. Any thread.
 class GraphSequence {
  public:
-  // `all` are the graph's servables that have sequences; without any, nothing is taken back.
+  // `all` are the graph's servables that have sequences; if there are none, nothing is taken back.
   GraphSequence(CorrelationId id, bool start, bool end, const std::vector<std::shared_ptr<Servable>>& all);
 
   // One request of a session.
   struct Ask {
     bool start = false;
     bool end = false;
-    std::optional<size_t> part;  // of the compensation, where it has to know of the answer
+    std::optional<size_t> part;  // of the compensation, if it must be told the answer
   };
-  // What a request to `servable` is to say, which goes to it next. Errors: FAILED_PRECONDITION when the
-  // message ends its sequence and the servable has been asked already.
+  // Returns the sequence flags of the next request to `servable`. Errors: FAILED_PRECONDITION when the
+  // message ends its sequence and the servable has already been called.
   Result<Ask> Begin(const std::shared_ptr<Servable>& servable);
   void End(const Ask& ask, const Status& status);
 
   const CorrelationId& id() const { return id_; }
-  // Whether a run that fails may have something to take back.
+  // Whether a failed run may have effects to take back.
   bool leaves_something() const { return tells_ || begins_or_ends(); }
-  // What responses tell of it: nothing where no servable of the graph has sequences.
+  // Returns the id for responses; nothing if no servable of the graph has sequences.
   std::optional<uint64_t> told() const;
-  // Whether it has asked and all has been answered; in the middle of a sequence, whether anything has.
+  // Whether it has made calls and all are answered; in the middle of a sequence, one answered call is enough.
   bool answered() const;
-  // The run has failed and asks nothing any more.
+  // Takes its effects back. The run has failed and makes no more calls.
   void TakeBack();
 
  private:
@@ -78,39 +78,39 @@ class GraphSequence {
   size_t answers_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
-// Those of one run. Any thread.
+// The sequences of one run. Any thread.
 class GraphSequences {
  public:
-  // Messages that are remembered; beyond these, the earliest are forgotten.
+  // Maximum number of remembered messages; beyond it, the earliest are forgotten.
   static constexpr size_t kMost = 4096;
 
   explicit GraphSequences(std::shared_ptr<const GraphServables> servables)
       : servables_(std::move(servables)) {}
 
-  // Before the message's packets, which are at time `at`, go in. A start that names no sequence of a graph
-  // that has some gets an id here. Errors: INVALID_ARGUMENT when such a graph gets one of the parameters in
-  // another type; to others they say nothing then.
+  // Adds a message before its packets, at time `at`, enter the graph. In a graph with sequences, a start
+  // without an id gets an id here. Errors: INVALID_ARGUMENT when such a graph gets one of the parameters in
+  // another type; other graphs ignore that.
   Status Add(graph::Timestamp at, const InferenceRequest& message);
-  // That of the last message whose time is not later; null when that one has none.
+  // Returns the sequence of the last message whose time is not later; null if that message has none.
   std::shared_ptr<GraphSequence> Find(graph::Timestamp at) const;
-  // A response at that time has left: messages up to it whose sessions have been answered are done.
+  // A response at that time has left: forgets the effects of messages up to it whose calls are answered.
   void Responded(graph::Timestamp at);
-  // The run has failed and asks nothing any more.
+  // Takes all effects back. The run has failed and makes no more calls.
   void TakeBack();
 
  private:
   const std::shared_ptr<const GraphServables> servables_;  // shared with the graph
 
   mutable Mutex mutex_;
-  // Messages by their time; null for those that name none behind one that does.
+  // Messages by time. A message without a sequence is null, if one before it has a sequence.
   std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> messages_ BRAID_GUARDED_BY(mutex_);
-  // Those of them that would have something to take back.
+  // Those of them with effects to take back.
   std::map<graph::Timestamp, std::shared_ptr<GraphSequence>> unanswered_ BRAID_GUARDED_BY(mutex_);
 };
 
-// Whether a parameter of this name says something of a sequence.
+// Whether the parameter describes a sequence.
 bool IsSequenceParameter(std::string_view name);
-// Puts the id among the parameters of `response`, as `sequence_id`; nothing for no sequence.
+// Sets the parameter `sequence_id` of `response`; no effect for no sequence.
 void TellSequence(const GraphSequence* sequence, InferenceResponse& response);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Sessions of graphs that ask stateful models.
+// Sessions of graphs with stateful models.
 #include "mediapipe_graph/graph_sequences.h"
 
 #include <future>
@@ -45,12 +45,12 @@ class GraphSequencesTest : public GraphFixture {
   static std::string Twice() {
     return Between(Session("ma") + Infer("ma", "in", "mid") + Infer("ma", "mid", "out"));
   }
-  // in -> ma -> what the test does -> out
+  // in -> ma -> the test's node -> out
   static std::string ThenTest() {
     return Between(Session("ma") + Infer("ma", "in", "mid") +
                    "node { calculator: 'TestCalculator' input_stream: 'mid' output_stream: 'out' }");
   }
-  // The node passes its input on, or fails when that is this sum.
+  // The node passes its input on, or fails when the input is `sum`.
   static void FailAt(int32_t sum) {
     TestCalculator::process = [sum](graph::Context& context) {
       if (Int32Values(context.Input(0).Get<OvTensor>().tensor)[0] == sum) return InternalError("broken");
@@ -76,7 +76,7 @@ class GraphSequencesTest : public GraphFixture {
     EXPECT_EQ(response.outputs.size(), 1u);
     return response.outputs.empty() ? -1 : Int32Values(response.outputs[0])[0];
   }
-  // The parameter; nothing when there is none.
+  // Returns the parameter, if there is one.
   static std::optional<ParameterValue> IdIn(const InferenceResponse& response) {
     for (const auto& [name, value] : response.parameters) {
       if (name == "sequence_id") return value;
@@ -168,7 +168,7 @@ TEST_F(GraphSequencesTest, ParametersNameTheSequence) {
   EXPECT_THAT(ask({{"sequence_start", int64_t{1}}}).status.message(), HasSubstr("expected true or false"));
   EXPECT_THAT(ask({{"sequence_id", std::string("seven")}, {"sequence_start", true}}).status.message(),
               HasSubstr("named by a number, not by the text 'seven'"));
-  // They are as any other parameter where nobody has sequences.
+  // Without sequences they are ordinary parameters.
   const auto plain = Serve("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + std::string(kPass), "plain");
   EXPECT_THAT(AskStatus(plain, {Int32Tensor("in", {1})}, {{"sequence_id", int64_t{7}}}).message(),
               HasSubstr("Input side packets are not supported for graphs with queue enabled"));
@@ -349,7 +349,7 @@ TEST_F(GraphSequencesTest, EachMessageHasASequenceOfItsOwn) {
   EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 3)));
   stream->CloseInputs();
   EXPECT_TRUE(kept.WaitEnd().ok());
-  // A sequence is of the model's, not of the stream's.
+  // A sequence belongs to the model, not to the stream.
   EXPECT_EQ(Out(Ask(graph, MiddleOf(7), 4)), 7);
 }
 

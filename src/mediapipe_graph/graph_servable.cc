@@ -23,7 +23,7 @@ std::vector<TensorSpec> SpecsOf(const std::vector<BoundaryStream>& streams) {
   return specs;
 }
 
-// The servables that session nodes name, first of all the first of them.
+// Returns the servables that session nodes name; `first` is set to the first of them.
 std::shared_ptr<GraphServables> ServablesOf(const graph::Topology& topology, const Catalog& catalog,
                                             const ServableReference*& first) {
   auto servables = std::make_shared<GraphServables>(catalog);
@@ -37,7 +37,7 @@ std::shared_ptr<GraphServables> ServablesOf(const graph::Topology& topology, con
   return servables;
 }
 
-// Of what is there already; the rest is seen when a run begins.
+// Checks the loaded servables only; a run checks the others when it begins.
 Status CheckSessions(const std::string& graph, const GraphServables& servables) {
   for (const auto& servable : servables.WithSequences()) {
     if (const Status fault = CheckMayBeAsked(servable->info()); !fault.ok()) {
@@ -78,7 +78,7 @@ class ServablesMemory final : public BufferAllocator {
       : servables_(std::move(servables)), first_(first) {}
 
   Result<Buffer> Allocate(size_t size) override {
-    // What is behind may be a graph, which asks what is behind it, and so on in a circle.
+    // The servable may be a graph, which asks its own servable, and so on in a cycle.
     thread_local int depth = 0;
     if (first_ == nullptr || depth == kDeepest) return heap_.Allocate(size);
     auto servable = first_->Get();

@@ -127,7 +127,7 @@ TEST_F(GraphServableTest, AFailingNodeIsAnExecutionError) {
   EXPECT_EQ(graph->statistics().Snapshot().fail.count, 1U);
   EXPECT_EQ(graph->statistics().Snapshot().failures[static_cast<int>(FailureReason::kBackend)], 1U);
   EXPECT_EQ(graph->api_counters().graph_errors(), 1U);
-  // The next request has a graph of its own.
+  // The next request has a new run.
   TestCalculator::process = [](graph::Context& context) {
     context.Output(0, context.Input(0));
     return OkStatus();
@@ -156,7 +156,7 @@ TEST_F(GraphServableTest, TheFirstPacketOfEachOutputIsTheResponse) {
 }
 
 TEST_F(GraphServableTest, AGraphThatNeverEndsIsEndedWhenItHasAnswered) {
-  // Goes round for ever by its back edge.
+  // Cycles forever through its back edge.
   TestCalculator::process = [](graph::Context& context) {
     const graph::Packet& given = context.Input(0).empty() ? context.Input(1) : context.Input(0);
     context.Output(0, given);

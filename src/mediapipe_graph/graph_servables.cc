@@ -5,8 +5,8 @@
 namespace braid {
 namespace {
 
-// A servable behind a graph may be a graph, which asks what is behind it, and so on in a circle; those that
-// lie deeper are not looked at.
+// Limits the depth of nested graphs: a servable of a graph may be a graph, and so on in a cycle. Deeper
+// servables are ignored.
 class Nesting {
  public:
   Nesting() { ++depth_; }

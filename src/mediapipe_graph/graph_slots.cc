@@ -16,7 +16,7 @@ bool GraphSlots::Take(std::shared_ptr<Waiter> waiter) {
 }
 
 bool GraphSlots::Withdraw(const Waiter& waiter) {
-  std::shared_ptr<Waiter> gone;  // let go of without the lock
+  std::shared_ptr<Waiter> gone;  // destroyed without the lock
   MutexLock lock(mutex_);
   const auto at = std::find_if(waiters_.begin(), waiters_.end(),
                                [&waiter](const auto& one) { return one.get() == &waiter; });
@@ -37,7 +37,8 @@ void GraphSlots::Give() {
     next = std::move(waiters_.front());
     waiters_.pop_front();
   }
-  // Not here: a run that ends at once would give its slot to the next within this call, and so on.
+  // On the executor: a run that ends at once would otherwise give its slot to the next within this call, and
+  // so on.
   executor_([next = std::move(next)] { next->OnSlot(); });
 }
 

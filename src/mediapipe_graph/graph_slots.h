@@ -1,8 +1,8 @@
-// GraphSlots: how many runs of one graph may be under way at once. Those beyond wait in order.
+// GraphSlots: limits the number of concurrent runs of one graph. Further runs wait in order.
 //
 //   if (slots.Take(waiter)) Start();      // else waiter->OnSlot() follows
 //   ...
-//   slots.Give();                          // at the end of whoever got one
+//   slots.Give();                          // when the run with the slot ends
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace braid {
 
-// Any thread; nothing blocks.
+// Any thread; does not block.
 class GraphSlots {
  public:
   class Waiter {
    public:
-    // It has a slot now. Called on the executor.
+    // The waiter has a slot now. Called on the executor.
     virtual void OnSlot() = 0;
 
    protected:
@@ -27,14 +27,15 @@ class GraphSlots {
   };
   using Executor = std::function<void(std::function<void()> work)>;
 
-  // `most` of 0 is any number.
+  // `most` of 0 means no limit.
   GraphSlots(size_t most, Executor executor) : most_(most), executor_(std::move(executor)) {}
 
-  // True: it has a slot at once. Else it is waiting, and kept alive, until OnSlot() or Withdraw().
+  // Returns true if a slot is free. Otherwise keeps the waiter alive and waiting until OnSlot() or
+  // Withdraw().
   bool Take(std::shared_ptr<Waiter> waiter);
-  // Ends its waiting; false when it does not wait (any more): it has a slot.
+  // Ends its waiting; returns false if it is not waiting because it has a slot.
   bool Withdraw(const Waiter& waiter);
-  // Gives a slot back; the one that waits longest gets it.
+  // Returns a slot; the waiter that has waited longest gets it.
   void Give();
 
   size_t waiting() const;

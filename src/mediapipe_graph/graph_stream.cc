@@ -30,7 +30,7 @@ Result<std::shared_ptr<ServableStream>> GraphStream::Open(std::shared_ptr<GraphH
   auto run = std::make_shared<GraphStream>(host, CallOf(*host, first), first, sink);
   BRAID_RETURN_IF_ERROR(run->Start(std::move(side_packets), first.parameters));
   GraphStream* const stream = run.get();
-  const RetryingAllocation retrying;  // a handle that cannot be made would cancel what has begun
+  const RetryingAllocation retrying;  // a failure here would cancel the stream
   return std::shared_ptr<ServableStream>(
       stream, [run = std::move(run)](ServableStream*) mutable { std::exchange(run, nullptr)->Cancel(); });
 }
@@ -64,7 +64,7 @@ Status GraphStream::Push(InferenceRequest& message) {
   return TakeInputs(message);
 }
 
-// Inputs before one that is wrong have gone in, as clients of streams know it.
+// The inputs before a faulty one have entered the graph, as clients of streams expect.
 Status GraphStream::TakeInputs(InferenceRequest& message) {
   const GraphDefinition& graph = host().definition;
   BRAID_ASSIGN_OR_RETURN(const graph::Timestamp at, NextTimestamp(message));
@@ -102,7 +102,7 @@ Status GraphStream::AddInput(int input, graph::Packet packet) {
   const auto running = run();
   if (running == nullptr) return OkStatus();
   const Status status = running->AddPacket(input, std::move(packet));
-  // A run that has ended meanwhile tells why by the stream's end.
+  // If the run has ended meanwhile, the stream's end has the reason.
   if (status.ok() || status.code() == StatusCode::kFailedPrecondition) return OkStatus();
   return FaultError(Fault::kGraphAddPacketError, status.message());
 }
@@ -158,7 +158,7 @@ void GraphStream::SetPaused(bool paused) {
   if (const auto running = run()) ApplyPause(*running);
 }
 
-// The last caller leaves the run as paused_ says.
+// The last caller leaves the run in the state of paused_.
 void GraphStream::ApplyPause(graph::Run& run) {
   const auto wanted = [this] {
     MutexLock lock(mutex_);
@@ -200,7 +200,7 @@ void GraphStream::OnPacket(int output, graph::Packet packet) {
   {
     MutexLock lock(mutex_);
     id = ids_.Find(at);
-    // A node that has answered one message by many packets takes the next only at a time after them.
+    // After a node has answered one message by many packets, it takes the next only at a later time.
     if (packet.timestamp().IsRangeValue()) {
       next_ = std::max(next_, packet.timestamp().NextAllowedInStream());
     }
@@ -237,10 +237,10 @@ void GraphStream::OnOver(Status status) {
       return;
     }
   }
-  // A client that has said nothing yet hears of a fault all the same.
+  // A client that has not called anything yet is also told of a fault.
   const bool failed = !status.ok();
-  // The handle goes before the client can hear the end, so that a client which then unloads never waits for
-  // us.
+  // Releases the handle before the client is notified, so that a client which then unloads the graph need not
+  // wait.
   deliveries_.End(std::move(status), [this] {
     std::unique_ptr<ServableHandle> leaving;
     MutexLock lock(mutex_);

@@ -1,13 +1,12 @@
-// GraphStream: a client's stream to a graph is one run of the graph. Each message's inputs go in at a time of
-// their own (what the client says, or the message before plus one, 0 for the first); each packet that comes
-// out is a response.
+// GraphStream: a client's stream to a graph, which is one run of the graph. The inputs of each message enter
+// the graph at its own time: the client's choice, or the previous message's time plus one, 0 for the first.
+// Each output packet is a response.
 //
-// Each message names a sequence of its own, or none, and those responses that carry its id tell it too.
+// A response has the id of the last message whose time is not later than that of its packet. Each message may
+// name a sequence; responses with the message's id also have the sequence's id.
 //
-// A response carries the id of the last message whose time is not later than that of its packet.
-//
-// The run outlives the stream when the client goes first: when the last copy of the client's share goes, it
-// cancels the run.
+// The run outlives the stream if the client leaves first: the last copy of the client's pointer cancels the
+// run.
 #pragma once
 
 #include <memory>
@@ -28,8 +27,8 @@ namespace braid {
 
 class GraphStream final : public GraphRun, public ServableStream {
  public:
-  // See Servable::OpenStream(). `first` is the stream's first message; its handle is taken over. When the
-  // graph's slots are taken the stream is open and waits for one.
+  // See Servable::OpenStream(). `first` is the stream's first message; the stream takes over its handle. If
+  // the graph has no free slot, the stream opens and waits for one.
   static Result<std::shared_ptr<ServableStream>> Open(std::shared_ptr<GraphHost> host,
                                                       InferenceRequest& first, StreamSink& sink);
 
@@ -45,10 +44,10 @@ class GraphStream final : public GraphRun, public ServableStream {
  private:
   using Input = std::pair<int, graph::Packet>;
 
-  // Begins, and says why it cannot, if that is known at once.
+  // Begins; returns the error if it cannot begin and that is known at once.
   Status Start(SidePackets side_packets, Parameters parameters);
-  // The client is listening: the sink may be called, and may let go of this stream within the caller's call,
-  // which keeps what is returned.
+  // The client is listening: the sink may be called from now on. It may release this stream within the
+  // caller's call, so the caller keeps the result.
   [[nodiscard]] std::shared_ptr<GraphRun> Listen();
 
   Status TakeInputs(InferenceRequest& message);
@@ -67,10 +66,10 @@ class GraphStream final : public GraphRun, public ServableStream {
   mutable Mutex mutex_;
   std::unique_ptr<ServableHandle> handle_ BRAID_GUARDED_BY(mutex_);  // until the end is delivered
   bool opening_ BRAID_GUARDED_BY(mutex_) = true;
-  Status refused_ BRAID_GUARDED_BY(mutex_);            // what it ended with while it was opened
-  graph::Timestamp next_ BRAID_GUARDED_BY(mutex_){0};  // of the next message that gives none
+  Status refused_ BRAID_GUARDED_BY(mutex_);            // the error if it ended during Open()
+  graph::Timestamp next_ BRAID_GUARDED_BY(mutex_){0};  // of the next message without a time
   MessageIds ids_ BRAID_GUARDED_BY(mutex_);
-  std::vector<Input> waiting_ BRAID_GUARDED_BY(mutex_);  // what came before the run took inputs, in order
+  std::vector<Input> waiting_ BRAID_GUARDED_BY(mutex_);  // inputs from before the run took any, in order
   bool fed_ BRAID_GUARDED_BY(mutex_) = false;            // inputs go to the run
   bool closed_ BRAID_GUARDED_BY(mutex_) = false;
   bool paused_ BRAID_GUARDED_BY(mutex_) = false;

@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 class GraphStreamTest : public GraphFixture {
  protected:
-  // Two inputs, each to an output of its own.
+  // Two inputs, each with its own output.
   static constexpr const char* kTwo = R"(
     input_stream: "a" input_stream: "b" output_stream: "x" output_stream: "y"
     node { calculator: "PassThroughCalculator" input_stream: "a" output_stream: "x" }
@@ -41,7 +41,7 @@ TEST_F(GraphStreamTest, EachPacketIsAResponse) {
   EXPECT_EQ(graph->runs(), 0U);
   EXPECT_EQ(graph->gate().inside(), 0U);
   EXPECT_EQ(graph->statistics().Snapshot().success.count, 1U);
-  // What comes late is for nobody.
+  // Late messages are ignored.
   EXPECT_TRUE(Push(*stream, {One("in", 1)}).ok());
   stream->CloseInputs();
   stream->Cancel();
@@ -89,7 +89,7 @@ TEST_F(GraphStreamTest, ErrorsOfAMessageDoNotEndTheStream) {
             "Should be int64");
   EXPECT_TRUE(Push(*stream, {}).ok());
   EXPECT_TRUE(Push(*stream, {One("a", 5)}).ok());
-  // The input before the one that was wrong has gone in.
+  // The input before the faulty one has entered the graph.
   EXPECT_THAT(kept.Texts(), ElementsAre("x@0=1 ", "x@3=5 "));
   stream->CloseInputs();
   EXPECT_TRUE(kept.WaitEnd().ok());
@@ -156,7 +156,7 @@ TEST_F(GraphStreamTest, SidePacketsAreTheFirstMessages) {
   stream->CloseInputs();
   EXPECT_TRUE(kept.WaitEnd().ok());
 
-  // What cannot begin says so at once, and not to the sink.
+  // A stream that cannot begin returns the error at once and does not call the sink.
   KeptStream silent;
   auto first = Request(graph, {});
   auto refused = graph->OpenStream(*first, silent);
@@ -288,7 +288,7 @@ TEST_F(GraphStreamTest, StopEndsStreamsAtTheDeadline) {
   served_.clear();
 }
 
-// A sink that asks again from within each response.
+// A sink that calls the stream from within each response.
 class Asking final : public StreamSink {
  public:
   void Respond(InferenceResponse response, const std::string&) override {

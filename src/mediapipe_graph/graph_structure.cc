@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// As it is written: "name", "TAG:name" or "TAG:1:name".
+// Returns the port as in the configuration: "name", "TAG:name" or "TAG:1:name".
 std::string TextOf(const graph::Port& port) {
   std::string text;
   if (!port.tag.empty()) text.append(port.tag).append(":");
@@ -32,7 +32,7 @@ bool HasStreams(const graph::Contract& contract) {
   return contract.inputs().size() > 0 || contract.outputs().size() > 0;
 }
 
-// The nodes that name servables, by their side packets.
+// Returns the nodes that name servables, by their side packets.
 std::map<std::string, int> SessionsOf(const graph::Topology& topology) {
   std::map<std::string, int> sessions;
   for (int i = 0; i < topology.node_count(); ++i) {
@@ -100,7 +100,7 @@ GraphStructure::GraphStructure(const graph::Topology& topology)
     const auto& [from, from_port] = producers.at(port.name);
     plain_.edges.push_back({.from = from, .to = to, .from_port = from_port, .to_port = TextOf(port)});
   };
-  // In the order in which runs count them.
+  // In the order of the runs' counters.
   for (int i = 0; i < topology.node_count(); ++i) {
     for (const graph::Port& input : topology.contract(i).inputs()) add(input, shown[static_cast<size_t>(i)]);
   }

@@ -1,9 +1,9 @@
-// GraphStructure: the structure of a graph (Servable::structure()), and what its runs have counted on its
-// nodes and streams since it was loaded.
+// GraphStructure: the structure of a graph (Servable::structure()), with the counts of its nodes and streams
+// since it was loaded.
 //
-// A node is an execution for each call of its Process(), until its deferral is finished; one whose Open() or
-// Close() fails counts as an execution that failed. Nodes without streams (sessions) are left out, as side
-// packets are; what a session names stands at the nodes that ask it.
+// Each call of Process(), until its deferral is finished, is an execution of the node. A failed Open() or
+// Close() counts as a failed execution. Nodes without streams (sessions) and side packets are left out. A
+// session's servable is shown at the nodes that use it.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ class GraphStructure {
 
   ServableStructure Read() const;
 
-  // What a run counts with (graph::Run::Options).
+  // The counters of runs (graph::Run::Options).
   const std::shared_ptr<FlowCounters>& counters() const { return counters_; }
-  // A request, or a stream, from its beginning to its one end. Any thread, without locks.
+  // Called at the start and the end of a request or a stream. Any thread; takes no lock.
   void RequestBegan() { counters_->Started(nodes_); }
   void RequestEnded(bool failed, int64_t ns) { counters_->Ended(nodes_, failed, ns); }
   void Responded() {
@@ -37,7 +37,7 @@ class GraphStructure {
   const size_t nodes_;  // of the topology; the request and the response are counted behind them
   const std::shared_ptr<FlowCounters> counters_;  // shared with the runs, which may outlive this
   ServableStructure plain_;                       // without counts
-  std::vector<size_t> counted_;                   // by node of `plain_`, which counts are its own
+  std::vector<size_t> counted_;                   // by node of `plain_`: number of its counters
 };
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// What Servable::structure() says of graphs, and counts.
+// Servable::structure() of graphs, with its counts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

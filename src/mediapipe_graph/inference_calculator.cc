@@ -15,13 +15,13 @@
 namespace braid {
 namespace {
 
-// What a request has to do with a sequence; nothing when that is null.
+// The part of a request in a sequence; unused if the sequence is null.
 struct Turn {
   std::shared_ptr<GraphSequence> sequence;  // shared with the run
   GraphSequence::Ask ask;
 };
 
-// Turns the response of a servable into the node's packets. Deletes itself with the end of the request.
+// Turns a servable's response into the node's packets. Deletes itself at the end of the request.
 class InferenceSink final : public ResponseSink {
  public:
   InferenceSink(std::string servable, std::shared_ptr<const InferencePorts> ports, Turn turn,
@@ -73,14 +73,14 @@ class InferenceSink final : public ResponseSink {
   const std::string servable_;
   const std::shared_ptr<const InferencePorts> ports_;  // shared with the calculator
   const Turn turn_;
-  graph::Context& context_;  // the deferral's until it is finished
+  graph::Context& context_;  // owned by the deferral until it is finished
   graph::Deferral deferral_;
-  Status answer_;  // as the servable has said it
+  Status answer_;  // the servable's status
   Status status_;
   std::optional<std::vector<Tensor>> outputs_;
 };
 
-// What the request works for stays known: those who wait for the graph wait for this, too.
+// Keeps the chain of callers: requests that wait for the graph also wait for this request.
 std::shared_ptr<const CallChain> ChainOf(const GraphCall& call, const std::string& node) {
   auto chain = std::make_shared<CallChain>();
   chain->model = call.graph;
@@ -104,7 +104,7 @@ std::unique_ptr<InferenceRequest> MakeRequest(const GraphCall& call, const Serva
   return request;
 }
 
-// Last of all, as what it begins is to be answered.
+// Called last, since a turn that has begun must be answered.
 Result<Turn> TakeTurn(const GraphCall& call, graph::Timestamp at, InferenceRequest& request) {
   Turn turn;
   if (call.sequences == nullptr) return turn;
@@ -148,7 +148,7 @@ Status InferenceCalculator::Process(graph::Context& context) {
   auto handle = reference.Enter();
   if (!handle.ok()) return InternalError(handle.status().message());
   Servable& servable = (*handle)->get();
-  // Another version than when the session was opened may say otherwise.
+  // The version may have changed since the session was opened.
   BRAID_RETURN_IF_ERROR(CheckMayBeAsked(servable.info()));
 
   const GraphCall* named = context.Service(kGraphCallService).GetIf<GraphCall>();

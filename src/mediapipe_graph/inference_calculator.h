@@ -1,4 +1,4 @@
-// OpenVINOInferenceCalculator: asks the servable of a session for inference, with the tensors of its inputs.
+// OpenVINOInferenceCalculator: sends its input tensors to the servable of a session for inference.
 //
 //   node {
 //     calculator: "OpenVINOInferenceCalculator"
@@ -10,9 +10,8 @@
 //       tag_to_output_tensor_names { key: "OVTENSOR" value: "prob" } } }
 //   }
 //
-// It carries the sequence of the message that it runs for (see graph_sequences.h) to the servable.
-//
-// No thread waits for the answer, and bytes go on by their handles.
+// Its requests have the sequence of the message in process (see graph_sequences.h). No thread waits for the
+// answer, and tensors are passed on as handles.
 #pragma once
 
 #include <memory>
@@ -30,15 +29,15 @@ class InferenceCalculator final : public graph::Calculator {
   static Status FillContract(graph::Contract& contract);
 
   Status Open(graph::Context& context) override;
-  // Errors: INTERNAL, with what the servable says.
+  // Errors: INTERNAL, with the servable's text.
   Status Process(graph::Context& context) override;
   void Cancel() override;
 
  private:
-  std::shared_ptr<const InferencePorts> ports_;  // shared with the request that is under way
+  std::shared_ptr<const InferencePorts> ports_;  // shared with the pending request
 
   Mutex mutex_;
-  // Of the request that is under way, and shared with it.
+  // Of the pending request, and shared with it.
   std::shared_ptr<Cancellation> cancellation_ BRAID_GUARDED_BY(mutex_);
 };
 

@@ -35,7 +35,7 @@ class InferenceGraphTest : public GraphFixture {
     return "input_stream: 'OVTENSOR:in' output_stream: 'OVTENSOR:out' " + SessionNode(servable) +
            InferenceNode("input_stream: 'OVTENSOR:in' output_stream: 'OVTENSOR:out'", kInOut);
   }
-  // The same with a servable that is such a graph.
+  // The same with such a graph as the servable.
   static std::string ChainToGraph(const std::string& servable) {
     return "input_stream: 'OVTENSOR:in' output_stream: 'OVTENSOR:out' " + SessionNode(servable) +
            InferenceNode("input_stream: 'OVTENSOR:in' output_stream: 'OVTENSOR:out'",
@@ -94,7 +94,7 @@ TEST_F(InferenceGraphTest, BytesAreNotCopiedOnTheirWay) {
   ASSERT_TRUE(response.status.ok()) << response.status;
   EXPECT_EQ(seen, bytes);
   EXPECT_EQ(response.outputs[0].data.data(), bytes);
-  // Inputs are read to where the servable takes them from.
+  // Inputs are allocated in the servable's memory.
   const int before = step->allocator.allocations;
   EXPECT_TRUE(graph->input_allocator().Allocate(16).ok());
   EXPECT_EQ(step->allocator.allocations, before + 1);
@@ -123,7 +123,7 @@ TEST_F(InferenceGraphTest, SeveralStreamsAndVectors) {
   EXPECT_THAT(Int32Values(response.outputs[0]), ElementsAre(1));
   EXPECT_THAT(Int32Values(response.outputs[1]), ElementsAre(2));
 
-  // The outputs of one are a vector, which is the input of the next in another order.
+  // The outputs of one node are a vector, which is the next node's input in another order.
   const auto vectors = Serve(
       "input_stream: 'A:a' input_stream: 'B:b' output_stream: 'X:x' " + SessionNode("m") +
           InferenceNode("input_stream: 'A:a' input_stream: 'B:b' output_stream: 'OVTENSORS:both'",
@@ -243,7 +243,7 @@ TEST_F(InferenceGraphTest, SessionsNameAServable) {
           .status()
           .message(),
       HasSubstr("servable_name is missing"));
-  // As the extension in `options`, too.
+  // Also as the extension in `options`.
   AddStep("m", Plus(5));
   const auto graph = Serve(streams +
                            "node { calculator: 'OpenVINOModelServerSessionCalculator' output_side_packet: "
@@ -252,7 +252,7 @@ TEST_F(InferenceGraphTest, SessionsNameAServable) {
                            "servable_version: 'x' } } } " +
                            InferenceNode("input_stream: 'in' output_stream: 'out'", ""));
   EXPECT_THAT(Int32Values(Ask(graph, {Int32Tensor("in", {1})}).outputs.at(0)), ElementsAre(6));
-  // A version of its own.
+  // An explicit version.
   const auto versioned = Serve("input_stream: 'in' output_stream: 'out' " +
                                    SessionNode("m", "session", "servable_version: '7'") +
                                    InferenceNode("input_stream: 'in' output_stream: 'out'", ""),

@@ -22,7 +22,7 @@ struct TagPrefix {
   bool served;
 };
 
-// In the order in which tags are compared with them.
+// In the order of comparison with tags.
 constexpr std::array kPrefixes = {
     TagPrefix{"OVTENSORS", InferencePort::Form::kOv, true, true},
     TagPrefix{"OVTENSOR", InferencePort::Form::kOv, false, true},

@@ -1,5 +1,4 @@
-// How the streams of an OpenVINOInferenceCalculator and the tensors of the servable that it asks belong
-// together.
+// The mapping between the streams of an OpenVINOInferenceCalculator and the tensors of its servable.
 #pragma once
 
 #include <string>
@@ -13,14 +12,14 @@
 
 namespace braid {
 
-// One stream.
+// The mapping of one stream.
 struct InferencePort {
   enum class Form : unsigned char { kOv, kMedia, kTf };
   Form form = Form::kOv;
-  // Its packets have a vector of tensors; else one.
+  // Its packets have a vector of tensors instead of one.
   bool many = false;
-  // What the servable calls them, in order; one for a stream of single tensors, where "" is the only one that
-  // the servable has.
+  // The servable's names for the tensors, in order. A stream of single tensors has one name; "" stands for
+  // the servable's only tensor.
   std::vector<std::string> names;
 
   graph::PortType type() const;
@@ -30,17 +29,17 @@ struct InferencePorts {
   std::vector<InferencePort> inputs;
   std::vector<InferencePort> outputs;
 
-  // Reads tags and options of a node. Errors: INVALID_ARGUMENT with all faults, one a line.
+  // Reads the tags and options of a node. Errors: INVALID_ARGUMENT with all faults, one per line.
   static Result<InferencePorts> Create(const graph::Contract& contract);
 
-  // The tensors in `packet`, which came to `port`, are put behind `tensors` under the servable's names.
-  // Errors: INTERNAL when they are not as many as names.
+  // Appends the tensors of `packet`, which came to `port`, to `tensors`, under the servable's names. Errors:
+  // INTERNAL when the numbers of tensors and names differ.
   static Status TakeInputs(const InferencePort& port, const graph::Packet& packet, const ServableInfo& info,
                            std::vector<Tensor>& tensors);
-  // The packet for `port` of what a servable has answered. Errors: INTERNAL when an output is missing.
+  // Makes the packet for `port` from a servable's response. Errors: INTERNAL when an output is missing.
   static Result<graph::Packet> MakeOutput(const InferencePort& port, const std::vector<Tensor>& tensors,
                                           graph::Timestamp at);
-  // Which outputs to ask for; none: all.
+  // Returns the outputs to request; empty requests all.
   std::vector<std::string> WantedOutputs() const;
 };
 

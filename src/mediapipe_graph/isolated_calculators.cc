@@ -23,7 +23,8 @@ Status BrokenRules(const std::string& how) {
   return InternalError("the process of the calculator library has answered what it must not: " + how);
 }
 
-// What all calculators of a library share: its worker, and what is to be given back there, which goes with the next call.
+// The shared state of a library's calculators: its worker, and the numbers to release there with the next
+// call.
 class Library {
  public:
   explicit Library(decltype(IsolatedCalculators::call) call) : call_(std::move(call)) {}
@@ -38,18 +39,19 @@ class Library {
     released_.push_back(object);
   }
 
-  // One description after the other, so that one that ends the process fails no other graph's; what a call ends meanwhile is tried again.
+  // One description at a time, so that a fatal one does not fail other graphs. A call that fails otherwise is
+  // tried again.
   Status Describe(CalculatorCall& call, CalculatorResult& result) {
     MutexLock turn(describing_);
     for (int tries = 1;; ++tries) {
       std::vector<Tensor> tensors(1);
       const Status described = Call(call, tensors, result);
-      // What is wrong with the node is an INVALID_ARGUMENT.
+      // INVALID_ARGUMENT is a fault of the node.
       if (described.ok() || described.code() == StatusCode::kInvalidArgument || tries == 2) return described;
     }
   }
 
-  // `tensors`: what goes with the message, and then what has come with the result, from the second on.
+  // `tensors`: in, the tensors after the message; out, those of the result from the second on.
   Status Call(CalculatorCall& call, std::vector<Tensor>& tensors, CalculatorResult& result) {
     {
       MutexLock lock(mutex_);
@@ -72,7 +74,7 @@ class Library {
   std::vector<uint64_t> released_ BRAID_GUARDED_BY(mutex_);
 };
 
-// What packets of an object hold: the object in the worker.
+// The value of an object's packets: keeps the object in the worker.
 class RemoteObject {
  public:
   RemoteObject(std::shared_ptr<Library> library, uint64_t id) : library_(std::move(library)), id_(id) {}
@@ -83,7 +85,7 @@ class RemoteObject {
   uint64_t id() const { return id_; }
 
  private:
-  const std::shared_ptr<Library> library_;  // shared with all that is in the worker
+  const std::shared_ptr<Library> library_;  // shared with all objects in the worker
   const uint64_t id_;
 };
 
@@ -106,7 +108,7 @@ void WriteNode(const std::string& calculator, const Contract& contract, Calculat
   WritePorts(contract.input_side_packets(), *message.mutable_input_side_packets());
 }
 
-// Calls set(port, type, message) for each.
+// Calls set(port, type, message) for each port.
 template <class Set>
 Status ReadKinds(const google::protobuf::RepeatedPtrField<CalculatorResult::PortKind>& messages,
                  const Ports& ports, Set set) {
@@ -121,7 +123,7 @@ Status ReadKinds(const google::protobuf::RepeatedPtrField<CalculatorResult::Port
   return OkStatus();
 }
 
-// Not quick: another process is asked.
+// Not quick, since the calls go to another process.
 Status Describe(Library& library, const std::string& calculator, Contract& contract) {
   CalculatorCall call;
   call.set_kind(CalculatorCall::DESCRIBE);
@@ -161,7 +163,7 @@ class IsolatedCalculator final : public graph::Calculator {
                                 *context.contract().input_side_packet_types()[Index(port)],
                                 *call.mutable_input_side_packets(), tensors));
     }
-    open_ = true;  // the worker may have it even where this fails
+    open_ = true;  // after a failure the worker may have it, too
     return Call(context, call, std::move(tensors));
   }
   Status Process(Context& context) override {
@@ -184,7 +186,7 @@ class IsolatedCalculator final : public graph::Calculator {
  private:
   static size_t Index(int port) { return static_cast<size_t>(port); }
 
-  // Shows the worker the packet at a port, if there is one.
+  // Sends the packet at a port to the worker, if there is one.
   Status Add(int port, const Packet& packet, const PortType& type,
              google::protobuf::RepeatedPtrField<CalculatorCall::Input>& inputs,
              std::vector<Tensor>& tensors) {
@@ -252,9 +254,9 @@ class IsolatedCalculator final : public graph::Calculator {
 
   const std::shared_ptr<Library> library_;  // shared by all calculators of the library
   const std::string name_;
-  const uint64_t number_;  // by which the worker knows it
+  const uint64_t number_;  // its number in the worker
   bool open_ = false;
-  // What the worker may send on: those that it has been shown and still holds.
+  // The packets that the worker has received and still holds; it may output them.
   std::map<uint64_t, Packet> shown_;
   uint64_t next_packet_ = 1;
 };

@@ -1,9 +1,10 @@
-// Libraries of calculators that run in native workers (--isolate=calculators): what a graph of the server has in the place of each
-// calculator. The other end of it is a CalculatorHost.
+// Calculators in native workers (--isolate=calculators): the server's side, where each calculator of a graph
+// stands for one in the worker. The worker's side is CalculatorHost.
 //
-// A calculator's object is in the worker from Open() to Close(), and each call of it is one of the worker's. Packets are carried there by
-// value; one that comes back as it was is the server's own again, so what cannot be carried can be passed on. An object of the library's
-// (BRAID_OBJECT) stays in the worker, and packets of it hold it there.
+// The calculator object exists in the worker from Open() to Close(); each call here is a call there. Packets
+// are carried by value. A packet that comes back unchanged is again the server's own, so a calculator can
+// pass on a value that messages cannot carry. An object of the library (BRAID_OBJECT) stays in the worker,
+// and its packets keep it alive there.
 #pragma once
 
 #include <functional>
@@ -21,13 +22,14 @@ namespace braid {
 // A library in a worker.
 struct IsolatedCalculators {
   std::vector<std::string> names;
-  // CalculatorHost::Call() in the worker, any thread; blocks. Errors: its; INTERNAL where the worker has died with the call.
+  // Calls CalculatorHost::Call() in the worker; any thread; blocks. Errors: those of Call(); INTERNAL when
+  // the worker has died during the call.
   std::function<Result<std::vector<Tensor>>(std::vector<Tensor> inputs)> call;
 };
-// Starts a worker for the library at a path. Errors: as of AddCalculatorLibrary(); the worker has died.
+// Starts a worker for the library at a path. Errors: those of AddCalculatorLibrary(); the worker has died.
 using OpenIsolatedCalculators = std::function<Result<IsolatedCalculators>(const std::string& path)>;
 
-// By name.
+// Returns the library's calculators, by name.
 std::vector<std::pair<std::string, graph::CalculatorKind>> IsolatedKinds(IsolatedCalculators library);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// What a native worker of a library of calculators answers: to each call of a run the same.
+// Fuzzes the answers of a native worker: the same answer to each call of a run.
 #include "mediapipe_graph/isolated_calculators.h"
 
 #include "graph/run.h"

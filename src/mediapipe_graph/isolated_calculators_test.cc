@@ -1,4 +1,5 @@
-// What a worker's end that breaks the rules, or that is a new one, comes to. plugin_calculator_test.cc has what calculators do.
+// Workers that break the rules or have been restarted. plugin_calculator_test.cc tests the calculators
+// themselves.
 #include "mediapipe_graph/isolated_calculators.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +39,7 @@ class IsolatedCalculatorsTest : public ::testing::Test {
  protected:
   using Change = std::function<void(const CalculatorCall&, CalculatorResult&)>;
 
-  // A worker's end for the test's library, whose results `change` changes.
+  // A worker's side for the test's library, whose results `change` changes.
   IsolatedCalculators Library(Change change = {}) {
     auto here = std::make_shared<graph::CalculatorRegistry>();
     EXPECT_EQ(AddCalculatorLibrary(kLibrary, *here), OkStatus());
@@ -75,7 +76,7 @@ class IsolatedCalculatorsTest : public ::testing::Test {
     run_ = graph::Run::Create(*std::move(topology), {}, ended_);
     return run_->Start();
   }
-  // What a run of three numbers ends with; `between` runs before the last.
+  // Returns the status of a run of three numbers; `between` runs before the last.
   Status Run(
       const std::string& text, const std::function<void()>& between = [] {}) {
     BRAID_RETURN_IF_ERROR(Load(text));
@@ -108,7 +109,7 @@ TEST_F(IsolatedCalculatorsTest, ACalculatorEndsWithItsProcess) {
   EXPECT_THAT(
       Run(delay_, restart_).message(),
       HasSubstr("the process that had the calculator has ended, and with it what the calculator kept"));
-  // The next run is one of the new process.
+  // The next run uses the new process.
   EXPECT_EQ(Run(delay_), OkStatus());
   EXPECT_EQ(ended_->packets.size(), 3U);
 }
@@ -135,7 +136,7 @@ TEST_F(IsolatedCalculatorsTest, AnObjectEndsWithItsProcess) {
   EXPECT_THAT(ended_->end.message(), HasSubstr("the process that had the object has ended"));
 }
 
-// Where a port takes any packet, it can pass one on; what takes objects is not handed another library's.
+// A port of any packets passes such a packet on; a port of objects refuses another library's.
 TEST_F(IsolatedCalculatorsTest, ObjectsOfAnotherLibraryAreRefusedOrPassedOn) {
   Add(Library(), *registry_);
   Add(Library(), *registry_, "OfAnother");
@@ -222,7 +223,7 @@ TEST_F(IsolatedCalculatorsTest, AWorkerThatBreaksTheRulesFailsTheNode) {
 }
 
 TEST_F(IsolatedCalculatorsTest, ADescriptionIsTriedAgainWhereTheProcessDied) {
-  const auto deaths = std::make_shared<int>(0);  // the run of the test ends after it
+  const auto deaths = std::make_shared<int>(0);  // the test's run ends after it
   IsolatedCalculators library = Library();
   library.call = [call = library.call, deaths](std::vector<Tensor> inputs) -> Result<std::vector<Tensor>> {
     if ((*deaths)-- > 0) return InternalError("it died");
@@ -233,7 +234,7 @@ TEST_F(IsolatedCalculatorsTest, ADescriptionIsTriedAgainWhereTheProcessDied) {
   EXPECT_EQ(Load(delay_), OkStatus());
   *deaths = 2;
   EXPECT_THAT(Load(delay_).message(), HasSubstr("it died"));
-  // What is wrong with a node is told at once.
+  // A fault of the node is returned without a second try.
   calls_.clear();
   EXPECT_THAT(
       Load("output_stream: 'out' node { calculator: 'SourceCalculator' output_stream: 'out' }").message(),

@@ -6,7 +6,7 @@
 #include "mediapipe_graph/plugin_packets.h"
 #include "plugin_options.pb.h"
 
-// What the functions of a library are handed. One is made for each call.
+// The argument of a library's functions. Each call has a new one.
 struct BraidContract {
   braid::graph::Contract* filling = nullptr;  // null outside of a description
   const braid::graph::Contract* contract = nullptr;
@@ -17,7 +17,7 @@ struct BraidContract {
 struct BraidContext {
   braid::graph::Context* context = nullptr;
   const BraidContract* contract = nullptr;
-  // The packets that the call has asked for: they are its own.
+  // The packets that the call has received; it owns them.
   std::vector<BraidPacket*> handed_out;
   bool stopped = false;
   bool failed = false;
@@ -58,7 +58,7 @@ const char* NameOf(BraidDirection direction) {
   return "input_side_packet";
 }
 
-// "input_stream 'TAG:0'"
+// Returns "input_stream 'TAG:0'".
 std::string PortText(BraidDirection direction, const char* tag, int index) {
   return std::string(NameOf(direction))
       .append(" '")
@@ -81,7 +81,7 @@ int PortCount(const BraidContract* contract, BraidDirection direction, const cha
 void DescribePort(BraidContract* contract, BraidDirection direction, const char* tag, int index,
                   BraidKind kind, const char* type, int optional) {
   if (contract->filling == nullptr) return;
-  static_cast<void>(type);  // told apart by the library itself, see getObject
+  static_cast<void>(type);  // checked by the library itself, see getObject
   Contract& filling = *contract->filling;
   const int port = PortsOf(filling, direction).Find(tag == nullptr ? "" : tag, index);
   if (port < 0) {
@@ -127,7 +127,7 @@ const BraidContract* ContractOf(const BraidContext* context) { return context->c
 
 int64_t InputTimestamp(const BraidContext* context) { return context->context->input_timestamp().value(); }
 
-// The call's share of the packet at a port; null when there is none.
+// Returns the call's reference to the packet at a port; null if there is none.
 BraidPacket* HandOut(const BraidContext* context, BraidDirection direction, const char* tag, int index) {
   const Contract& contract = context->context->contract();
   const int port = PortsOf(contract, direction).Find(tag == nullptr ? "" : tag, index);
@@ -153,7 +153,7 @@ void Fail(BraidContext* context, const char* text) {
   AddFault(context->fault, text == nullptr ? "" : text);
 }
 
-// The output's number; a fault of the calculator, and -1, when the node has none such.
+// Returns the output's number; -1, and a fault of the calculator, if the node has no such output.
 int OutputPort(BraidContext* context, const char* tag, int index) {
   const int port = context->context->contract().outputs().Find(tag == nullptr ? "" : tag, index);
   if (port < 0) Fail(context, ("the node has no " + PortText(BRAID_OUTPUT, tag, index)).c_str());

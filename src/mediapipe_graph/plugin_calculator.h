@@ -1,5 +1,4 @@
-// A calculator of a users' library as one of the graph engine: what its functions are told, and what they
-// ask.
+// Makes a calculator of the graph engine from the functions of a user's library.
 #pragma once
 
 #include "graph/registry.h"

@@ -28,7 +28,7 @@ std::string LibraryPath(const std::string& name) {
   return std::string(test_places::kTestCalculators).append("/").append(name).append(".so");
 }
 
-// What came out of a run whose nodes all run on the test's thread.
+// Records the outputs of a run whose nodes all run on the test's thread.
 class Kept final : public graph::RunObserver {
  public:
   void OnPacket(int output, Packet packet) override { packets.emplace_back(output, std::move(packet)); }
@@ -36,7 +36,7 @@ class Kept final : public graph::RunObserver {
     BRAID_CHECK(!end);
     end = std::move(status);
   }
-  // The strings of one output.
+  // Returns the strings of one output.
   std::vector<std::string> Texts(int output = 0) const {
     std::vector<std::string> texts;
     for (const auto& [from, packet] : packets) {
@@ -44,7 +44,7 @@ class Kept final : public graph::RunObserver {
     }
     return texts;
   }
-  // "time=number" of one output.
+  // Returns "time=number" for one output.
   std::vector<std::string> Numbers(int output = 0) const {
     std::vector<std::string> texts;
     for (const auto& [from, packet] : packets) {
@@ -61,7 +61,8 @@ class Kept final : public graph::RunObserver {
 
 enum class Where { kInside, kApart };
 
-// Calculators inside the server, and what stands for them there when a worker has them; the worker's end is in this process too.
+// Calculators inside the server, and their stand-ins when a worker has them. The worker's side is in this
+// process, too.
 class PluginCalculatorTest : public ::testing::TestWithParam<Where> {
  protected:
   PluginCalculatorTest() {
@@ -138,7 +139,7 @@ class PluginCalculatorTest : public ::testing::TestWithParam<Where> {
     BRAID_CHECK(kept_->end.has_value());
     return *kept_->end;
   }
-  // What one input at time 3 ends with.
+  // Returns the status of a run with one input at time 3.
   std::string FaultOf(const std::string& text) {
     EXPECT_EQ(LoadAndStart(text), OkStatus());
     static_cast<void>(run_->AddPacket(0, Packet::Of(int64_t{1}, Timestamp(3))));
@@ -223,7 +224,7 @@ TEST_P(PluginCalculatorTest, EachKindOfPacketIsMade) {
   // Two tensors of two values each, and an object.
   EXPECT_EQ(Count("LiveValues"), 5);
   kept_->packets.clear();
-  // A worker is told of an object with the next call.
+  // The next call tells the worker to release an object.
   EXPECT_EQ(Load(Between("DelayCalculator")), OkStatus());
   EXPECT_EQ(Count("LiveValues"), 0);
 }
@@ -271,7 +272,7 @@ TEST_P(PluginCalculatorTest, AKeptPacketOutlivesItsCall) {
   EXPECT_THAT(kept_->Numbers(), ElementsAre("2=10", "4=11"));
   EXPECT_EQ(End(), OkStatus());
   EXPECT_THAT(kept_->Numbers(), ElementsAre("2=10", "4=11", "5=12"));
-  // A run that is cancelled still closes its nodes, and what they kept goes with them.
+  // A cancelled run still closes its nodes and releases their packets.
   const auto value = std::make_shared<const int>(1);
   ASSERT_EQ(LoadAndStart(Between("DelayCalculator")), OkStatus());
   Add(value, 0);
@@ -351,7 +352,7 @@ TEST_P(PluginCalculatorTest, CallsThatFail) {
     EXPECT_THAT(found, HasSubstr("Calculator::Process() for node \"n\" failed: ")) << fault;
     EXPECT_THAT(found, HasSubstr(text)) << fault;
   }
-  // A bound that goes back is none.
+  // A lower bound is ignored.
   EXPECT_EQ(FaultOf(Faulty("bound")), "none");
   EXPECT_THAT(FaultOf(Faulty("close_fail")),
               HasSubstr("Calculator::Close() for node \"n\" failed: it fails in close"));
@@ -368,7 +369,7 @@ TEST_P(PluginCalculatorTest, EachOwnerIsToldOnce) {
   Add(true, 0);
   EXPECT_EQ(End(), OkStatus());
   run_.reset();
-  // One was right, and it is out there.
+  // The first packet was valid and has left.
   EXPECT_THAT(kept_->Numbers(), ElementsAre("0=1"));
   EXPECT_EQ(Count("DoneOwners") - done_before_, 13);
   kept_->packets.clear();
@@ -376,7 +377,7 @@ TEST_P(PluginCalculatorTest, EachOwnerIsToldOnce) {
   EXPECT_EQ(Count("DoneAgain"), 0);
 }
 
-// A library of its own file, so that nothing else holds it open.
+// A library in its own file, so that no other test keeps it loaded.
 TEST_P(PluginCalculatorTest, PacketsOutliveTheCalculators) {
   const auto folder = std::move(TemporaryFolder::Create(::testing::TempDir(), "braid-calculators-")).value();
   const std::string copy = folder->path() + "/copy.so";

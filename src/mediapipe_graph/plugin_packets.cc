@@ -14,7 +14,7 @@ namespace {
 using graph::Packet;
 using graph::PortType;
 
-// Memory of a library, which it is told of when the last share goes.
+// Memory of a library; done() is called when the last reference is released.
 class LibraryMemory final : public BufferOwner {
  public:
   LibraryMemory(void (*done)(void*), void* owner) : done_(done), owner_(owner) {}
@@ -40,7 +40,7 @@ void Release(BraidPacket* packet) {
   if (packet->shares.fetch_sub(1, std::memory_order_acq_rel) == 1) delete packet;
 }
 
-// The tensors and the parameters of a message; null for packets that are none.
+// Return the tensors and the parameters of a message; null for other packets.
 const std::vector<Tensor>* TensorsOf(const Packet& packet) {
   if (const auto* request = packet.GetIf<GraphRequest>()) return &request->inputs;
   const auto* response = packet.GetIf<GraphResponse>();
@@ -111,7 +111,7 @@ void* GetObject(const BraidPacket* packet, const char* type) {
 }
 
 BraidPacket* MakeTensor(BraidKind kind, const BraidTensor* from, void (*done)(void*), void* owner) {
-  // Owns what `owner` stands for from here on, whatever becomes of the packet.
+  // Owns the memory of `owner` from here on, also if the packet cannot be made.
   auto* memory = new LibraryMemory(done, owner);
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(from->data));
   Buffer buffer(bytes, from->size, memory);

@@ -1,4 +1,4 @@
-// The packets that libraries of calculators hold, and what they ask of them.
+// Packets in the hands of calculator libraries, and the host's functions for them.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@
 #include "tensor/buffer.h"
 #include "tensor/tensor.h"
 
-// A share in a packet of the engine. Counted by keep() and release() of the host.
+// A reference to a packet of the engine, counted by keep() and release() of the host.
 struct BraidPacket {
   explicit BraidPacket(braid::graph::Packet value) : packet(std::move(value)) {}
 
   std::atomic<int> shares{1};
   const braid::graph::Packet packet;
-  // What of it has to be a text that ends: the type of a tensor, or those of a message's tensors and its
+  // Texts that must end with a zero byte: the type of a tensor, or the types of a message's tensors and its
   // parameters.
   std::string datatype;
   std::vector<std::string> datatypes;
-  // What libraries are shown of the tensor, or of those of a message. Strings are where no worker can change
-  // them: libraries walk over them.
+  // The bytes that libraries see of the tensor, or of a message's tensors. Libraries walk over strings, so
+  // those are in memory that no worker can change.
   std::vector<braid::Buffer> bytes;
   std::map<std::string, std::string, std::less<>> parameters;
 };
@@ -37,19 +37,20 @@ namespace braid {
 struct PluginObject {
   std::string type;
   std::shared_ptr<void> object;
-  // Whose process has it, when that is not this one (isolated_calculators.h): `object` is no library's then.
+  // The process with the object, if it is not this one (isolated_calculators.h). Then no library owns
+  // `object`.
   const void* library = nullptr;
 };
 
-// The type of the engine behind a kind of port. REQUIRES: a kind of a value.
+// Returns the engine's type for a kind of port. REQUIRES: a kind of a value.
 graph::PortType PluginPortType(BraidKind kind);
-// A first share for the caller.
+// Returns a packet with one reference, which the caller owns.
 BraidPacket* NewPluginPacket(graph::Packet packet);
 BraidKind PluginKindOf(const graph::Packet& packet);
-// Whether a tensor has as many bytes as its type and shape say: whoever takes an OVTENSOR trusts that.
+// Whether a tensor's bytes fit its type and shape; consumers of an OVTENSOR rely on that.
 bool SizeIsRight(const Tensor& tensor);
 
-// Fills the part of the host that is about packets.
+// Fills in the host's functions for packets.
 void FillPacketFunctions(BraidHost& host);
 
 }  // namespace braid

@@ -21,7 +21,7 @@ using graph::Timestamp;
 
 constexpr std::string_view kFailed = "Error occurred during graph execution";
 
-// One for each input that has something, but LOOPBACK: by tag, the first of each.
+// Returns a tensor for each input with a packet, except LOOPBACK: by tag, the first of each.
 std::vector<NodeTensor> InputsOf(const Context& context) {
   std::vector<NodeTensor> inputs;
   const graph::Ports& ports = context.contract().inputs();
@@ -34,10 +34,10 @@ std::vector<NodeTensor> InputsOf(const Context& context) {
 
 }  // namespace
 
-// What execute() makes of the inputs of one time, from its start to the end of its generator.
+// One execute() for the inputs of one time, from its start to the end of its generator.
 //
-// The graph's thread and the call's take turns: while a step is awaited, the deferral and what it belongs to
-// are the call's.
+// The graph's thread and the call take turns. While a step is awaited, the call owns the deferral and its
+// context.
 class PythonExecutorCalculator::Execution final : public NodeCallListener,
                                                   public std::enable_shared_from_this<Execution> {
  public:
@@ -55,8 +55,8 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     Resume();
   }
 
-  // Further inputs have come before the LOOPBACK packet of the last item: they are in order if that was the
-  // last of all.
+  // Further inputs have come before the LOOPBACK packet of the last item. That is valid if there are no more
+  // items.
   void ContinueWith(Context& context, std::vector<NodeTensor> inputs) {
     Await(context, std::move(inputs));
     Resume();
@@ -89,7 +89,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     deferral.Finish(Send(*context, std::move(step)));
   }
 
-  // It is to end soon. Any thread.
+  // Ends the execution soon. Any thread.
   void Cancel() {
     {
       MutexLock lock(mutex_);
@@ -102,7 +102,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     MutexLock lock(mutex_);
     return over_;
   }
-  // When the LOOPBACK packet comes that this waits for. While no step is awaited.
+  // The time of the next LOOPBACK packet. REQUIRES: no step is awaited.
   Timestamp next() const { return next_; }
 
  private:
@@ -114,7 +114,8 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     further_ = std::move(further);
   }
 
-  // The call has a number, so that it can be closed. Its steps may have come already, and another call.
+  // Records the call's number, so that it can be closed. The call's steps, or another call, may have come
+  // already.
   void Called(uint64_t call) {
     bool cancelled = false;
     {
@@ -139,7 +140,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     if (!nodes_->Resume(known)) OnStep(known, {NodeStep::Kind::kEnd, OkStatus(), {}});
   }
 
-  // The same node starts with new inputs, in the deferral of them.
+  // Starts the same node with new inputs, in their deferral.
   void Again(Context& context, Deferral deferral, std::vector<NodeTensor> inputs) {
     {
       MutexLock lock(mutex_);
@@ -151,7 +152,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     Execute(std::move(inputs));
   }
 
-  // The deferral waits already. A call that could not be begun has no step that would end it.
+  // The deferral waits already. Without a call, no step would end it.
   void Execute(std::vector<NodeTensor> inputs) {
     uint64_t call = 0;
     Status fault =
@@ -167,7 +168,7 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
     if (deferral) deferral.Finish(std::move(fault));
   }
 
-  // Puts the outputs of a step on their streams.
+  // Outputs the results of a step on their streams.
   Status Send(Context& context, NodeStep step) {
     const graph::Ports& outputs = context.contract().outputs();
     for (NodeTensor& output : step.outputs) {
@@ -198,11 +199,11 @@ class PythonExecutorCalculator::Execution final : public NodeCallListener,
   const std::shared_ptr<PythonNodes> nodes_;  // shared with the runs of the graph
   const size_t node_;
   const uint64_t session_;
-  // Whoever's turn it is: the time of the next list.
+  // Owned by the side whose turn it is: the time of the next list.
   Timestamp next_;
 
   mutable Mutex mutex_;  // a leaf lock
-  // The last one; calls are numbered upwards. 0 until it is known.
+  // The number of the last call; calls are numbered upwards. 0 until it is known.
   uint64_t call_ BRAID_GUARDED_BY(mutex_) = 0;
   Deferral deferral_ BRAID_GUARDED_BY(mutex_);
   Context* context_ BRAID_GUARDED_BY(mutex_) = nullptr;
@@ -238,7 +239,7 @@ Status PythonExecutorCalculator::Process(Context& context) {
       return OkStatus();
     }
     const int loopback = context.contract().inputs().Find(kLoopbackTag);
-    // One that an earlier generator has left may still come.
+    // A packet of an earlier generator may still come.
     if (loopback >= 0 && !context.Input(loopback).empty() &&
         context.Input(loopback).timestamp() == execution->next()) {
       execution->Continue(context);

@@ -10,9 +10,9 @@
 //       handler_path: "upper.py" } }
 //   }
 //
-// With LOOPBACK on both sides the code may be a generator: list k goes out at the time of the input plus k,
-// and the next one is asked for when the LOOPBACK packet, a bool, has come round. A node whose generator has
-// more to give takes no further input.
+// With LOOPBACK on both sides the code may be a generator. List k is output at the time of the input plus k.
+// The next list is requested when the LOOPBACK packet, a bool, has come round. A node takes no further input
+// while its generator has more items.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class PythonNodes;
 
 class PythonExecutorCalculator final : public graph::Calculator {
  public:
-  // Names and options are not looked at here, but by ListPythonNodes().
+  // ListPythonNodes() checks names and options, not this function.
   static Status FillContract(graph::Contract& contract);
 
   Status Open(graph::Context& context) override;
@@ -38,10 +38,10 @@ class PythonExecutorCalculator final : public graph::Calculator {
  private:
   class Execution;
 
-  // It may have ended.
+  // The execution may have ended.
   std::shared_ptr<Execution> last_execution() const;
 
-  // Its code, as Open() has found it.
+  // Its code, set by Open().
   std::shared_ptr<PythonNodes> nodes_;
   size_t node_ = 0;
   uint64_t session_ = 0;

@@ -73,7 +73,7 @@ NodeStep Step(Kind kind, const std::vector<std::pair<std::string, std::string>>&
   return step;
 }
 
-// What a run does, for the test to look at.
+// Records the events of a run.
 class Observer final : public graph::RunObserver {
  public:
   void OnPacket(int output, Packet packet) override {
@@ -136,7 +136,7 @@ TEST_F(PythonExecutorTest, AListGoesOutAtTheTimeOfItsInputs) {
   nodes_->Step(last(), Step(Kind::kList, {{"y", "Y"}, {"x", "X"}}));
   EXPECT_THAT(observer_->packets, testing::UnorderedElementsAre(Pair(5, "0:X"), Pair(5, "1:Y")));
 
-  // Any part of the outputs, and none, is in order; a step may be there within Execute().
+  // A step may have all, some or none of the outputs, and may come within Execute().
   observer_->packets.clear();
   nodes_->StepAtOnce({Step(Kind::kList, {{"x", "again"}})});
   Add(0, "b", "2", 6);
@@ -223,7 +223,7 @@ TEST_F(PythonExecutorTest, AGeneratorsListsFollowOneByOne) {
   nodes_->Step(call, Step(Kind::kEnd));
   EXPECT_FALSE(observer_->end.has_value());
 
-  // The next one may be a list as well.
+  // The next result may be a list as well.
   Add(0, "a", "more", 13);
   ASSERT_EQ(nodes_->executed().size(), 2u);
   nodes_->Step(last(), Step(Kind::kList, {{"x", "list"}}));
@@ -231,7 +231,7 @@ TEST_F(PythonExecutorTest, AGeneratorsListsFollowOneByOne) {
   Add(0, "a", "third", 20);
   ASSERT_EQ(nodes_->executed().size(), 3u);
   nodes_->Step(last(), Step(Kind::kItem, {{"x", "third"}}));
-  // What is under way when the client closes its side is delivered.
+  // Items in flight are delivered when the client closes its side.
   run_->CloseAllInputs();
   EXPECT_FALSE(observer_->end.has_value());
   nodes_->Step(last(), Step(Kind::kItem, {{"x", "fourth"}}));

@@ -31,7 +31,7 @@ bool NamesLoopback(std::string_view tag_index) {
   return tag_index == "LOOPBACK" || tag_index == "LOOPBACK:0";
 }
 
-// Whether LOOPBACK is a sync set of its own.
+// Returns whether LOOPBACK is a separate sync set.
 bool SyncSetSeparatesLoopback(const graph::NodeConfig& config, int inputs) {
   using Options = ::mediapipe::SyncSetInputStreamHandlerOptions;
   const auto& options = config.input_stream_handler().options();
@@ -42,7 +42,7 @@ bool SyncSetSeparatesLoopback(const graph::NodeConfig& config, int inputs) {
     listed += names.size();
     if (std::any_of(names.begin(), names.end(), NamesLoopback)) return names.size() == 1;
   }
-  // Those that are listed nowhere are a set.
+  // The unlisted inputs form a set.
   return listed == inputs - 1;
 }
 

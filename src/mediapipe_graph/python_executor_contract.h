@@ -1,4 +1,4 @@
-// What a PythonExecutorCalculator asks of its node.
+// The contract of a PythonExecutorCalculator's node.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace braid {
 inline constexpr std::string_view kLoopbackTag = "LOOPBACK";
 
 // Checks the node's streams and gives its ports their types: LOOPBACK is a bool, all others are tensors.
-// Errors: INVALID_ARGUMENT with all faults, one a line.
+// Errors: INVALID_ARGUMENT with all faults, one per line.
 Status FillPythonExecutorContract(graph::Contract& contract);
 
 }  // namespace braid

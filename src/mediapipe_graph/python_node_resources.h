@@ -1,5 +1,5 @@
-// What a run of a graph is given for its Python nodes: the side packet "py", which PythonExecutorCalculators
-// take at PYTHON_NODE_RESOURCES, and the service "python_session".
+// The resources of Python nodes in a graph's run: the side packet "py", which PythonExecutorCalculators take
+// at PYTHON_NODE_RESOURCES, and the service "python_session".
 //
 //   options.side_packets["py"] = graph::Packet::Of(PythonNodeResources{nodes, NodeNumbers(specs)});
 //   options.services["python_session"] = graph::Packet::Of(nodes->BeginSession(parameters, chain));  // a
@@ -18,7 +18,7 @@ namespace braid {
 
 inline constexpr std::string_view kPythonSidePacket = "py";
 inline constexpr std::string_view kPythonResourcesTag = "PYTHON_NODE_RESOURCES";
-// A uint64_t, from PythonNodes::BeginSession(); a run without it has the session 0.
+// A uint64_t from PythonNodes::BeginSession(); a run without it has session 0.
 inline constexpr std::string_view kPythonSessionService = "python_session";
 inline constexpr std::string_view kPythonExecutorCalculator = "PythonExecutorCalculator";
 

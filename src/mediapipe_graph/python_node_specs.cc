@@ -14,7 +14,7 @@
 namespace braid {
 namespace {
 
-// "TAG:INDEX:name", "TAG:name" or "name".
+// Parses "TAG:INDEX:name", "TAG:name" or "name".
 std::string_view StreamName(std::string_view spec) {
   const size_t colon = spec.rfind(':');
   return colon == std::string_view::npos ? spec : spec.substr(colon + 1);
@@ -24,7 +24,7 @@ bool IsLoopback(std::string_view spec) {
   return spec.substr(0, std::min(spec.size(), spec.find(':'))) == kLoopbackTag && spec != kLoopbackTag;
 }
 
-// Whether only the bytes, only the object or both of an output are of use.
+// Decides whether the bytes, the object or both of an output are needed.
 void SortOutput(const graph::Topology& topology, const std::string& stream, PythonNodeSpec& spec) {
   const graph::Topology::Readers readers = topology.readers(stream);
   const auto is_python = [&](int node) { return topology.calculator(node) == kPythonExecutorCalculator; };
@@ -32,7 +32,7 @@ void SortOutput(const graph::Topology& topology, const std::string& stream, Pyth
       readers.graph_output || !std::all_of(readers.nodes.begin(), readers.nodes.end(), is_python);
   const bool python = std::any_of(readers.nodes.begin(), readers.nodes.end(), is_python);
   if (others) spec.exported.push_back(stream);
-  // What nobody reads costs least as an object.
+  // An output without readers costs least as an object.
   if (python || !others) spec.kept.push_back(stream);
 }
 

@@ -1,4 +1,4 @@
-// The Python nodes of a graph, as its configuration has them.
+// The Python nodes in a graph's configuration.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@
 
 namespace braid {
 
-// One for each PythonExecutorCalculator, in the order of the configuration; none when the graph has none. A
-// relative handler_path is relative to `base_path`, an absolute folder. Reads the disk. Errors: FaultError()
-// kPythonNode*: of the first fault, with all faults, one a line.
+// Returns a spec for each PythonExecutorCalculator, in the order of the configuration. A relative
+// handler_path is relative to `base_path`, an absolute folder. Reads the disk. Errors: FaultError()
+// kPythonNode*: the code of the first fault, and all faults, one per line.
 Result<std::vector<PythonNodeSpec>> ListPythonNodes(const graph::Topology& topology,
                                                     const std::string& base_path);
 
-// For PythonNodeResources::node_of_name.
+// Makes PythonNodeResources::node_of_name.
 std::map<std::string, size_t, std::less<>> NodeNumbers(const std::vector<PythonNodeSpec>& nodes);
 
 }  // namespace braid

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Takes and gives tensors.
+// Takes and outputs tensors.
 class OtherCalculator final : public graph::Calculator {
  public:
   static Status FillContract(graph::Contract& contract) {
@@ -141,7 +141,7 @@ TEST_F(PythonNodeSpecsTest, AllFaultsAreTold) {
             HasSubstr("handler_path 'sub' is no file")));
 }
 
-// --- The contract of a node, as a graph's load sees it.
+// --- The contract of a node, as checked when a graph is loaded.
 
 std::string FaultOf(const std::string& node) {
   auto loaded = Load(

@@ -18,7 +18,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-// What stands behind the directive's name, colon included; a null view for any other line.
+// Returns the text after the directive's name, with the colon; a null view for any other line.
 std::string_view AfterDirective(std::string_view line) {
   line = Trim(line);
   if (!line.starts_with('#')) return {};

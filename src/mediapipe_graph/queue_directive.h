@@ -1,4 +1,4 @@
-// The line of a graph.pbtxt that bounds how many runs of the graph are under way at once:
+// The line of a graph.pbtxt that limits the number of concurrent runs of the graph:
 //
 //   # OVMS_GRAPH_QUEUE_MAX_SIZE: AUTO
 //   # OVMS_GRAPH_QUEUE_MAX_SIZE: 4
@@ -11,8 +11,8 @@
 
 namespace braid {
 
-// What the first such line of `pbtxt` says: AUTO is `cores` (1 at least), a number is at most `cores`, 0 (as
-// no line at all) is no bound. Errors: kGraphConfigFileInvalid for anything else.
+// Returns the limit of the first such line in `pbtxt`. AUTO means `cores` (1 at least), a number is at most
+// `cores`, and 0 or no line means no limit. Errors: kGraphConfigFileInvalid for other values.
 Result<size_t> ParseQueueDirective(std::string_view pbtxt, size_t cores);
 
 }  // namespace braid

@@ -11,7 +11,7 @@ namespace {
 
 using SessionOptions = ::mediapipe::OpenVINOModelServerSessionCalculatorOptions;
 
-// As the field's clients know it: what is no number of 32 bits, 0 too, is the default version.
+// As clients of the field expect, anything but a 32-bit number above 0 means the default version.
 int64_t ParseVersion(const std::string& text) {
   uint32_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);

@@ -9,8 +9,8 @@
 //       servable_version: "1" } }
 //   }
 //
-// The servable has to be there when a run of the graph starts; a stateful model has to allow it. After that
-// the session keeps nothing loaded: each inference goes to the version that is the right one then.
+// The servable must be loaded when a run of the graph starts, and a stateful model must allow it. The session
+// does not keep a version loaded: each inference goes to the version that is current then.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace braid {
 inline constexpr std::string_view kSessionCalculator = "OpenVINOModelServerSessionCalculator";
 inline constexpr std::string_view kSessionTag = "SESSION";
 
-// What a SESSION side packet carries.
+// The value of a SESSION side packet.
 struct GraphSession {
   std::shared_ptr<const GraphServables> servables;  // shared with the runs of the graph
   const ServableReference* servable = nullptr;      // among them
@@ -37,15 +37,14 @@ struct SessionServableName {
   std::string name;
   int64_t version = -1;  // the default one
 };
-// The servable that the options of such a node name. Errors: INVALID_ARGUMENT when they name none.
+// Returns the servable in the options of such a node. Errors: INVALID_ARGUMENT when they name none.
 Result<SessionServableName> SessionServable(const graph::Contract& contract);
 
 class SessionCalculator final : public graph::Calculator {
  public:
   static Status FillContract(graph::Contract& contract);
 
-  // Errors: FAILED_PRECONDITION when there is no such servable, and for a stateful one that does not allow
-  // it.
+  // Errors: FAILED_PRECONDITION when the servable does not exist, or is stateful and does not allow it.
   Status Open(graph::Context& context) override;
   Status Process(graph::Context& context) override;
 };

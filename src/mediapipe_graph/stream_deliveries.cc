@@ -41,7 +41,7 @@ void StreamDeliveries::Deliver() {
     Delivery next = std::move(waiting_.front());
     waiting_.pop_front();
     const MutexUnlock unlock(mutex_);
-    // What the sink cannot take is not to keep the end from it, which says so.
+    // A delivery that the sink cannot take is dropped; the end still comes and has the error.
     const Status handed = Guarded([&] { Hand(next); });
     if (handed.ok()) continue;
     ReportFault("a graph's stream", handed);

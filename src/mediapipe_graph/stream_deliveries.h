@@ -1,4 +1,4 @@
-// StreamDeliveries: brings what a run says on any thread to the sink of a stream: one call at a time, in
+// StreamDeliveries: delivers a run's events, from any thread, to the sink of a stream: one call at a time, in
 // order, without a lock.
 #pragma once
 
@@ -23,8 +23,7 @@ class StreamDeliveries {
 
   void Respond(InferenceResponse response, std::string request_id);
   void WantsInput();
-  // The last delivery; what is added behind it is dropped. `before` is called just before the sink hears of
-  // it.
+  // Adds the last delivery; later ones are dropped. `before` is called just before the sink is notified.
   void End(Status status, std::function<void()> before);
   void Release();
 
@@ -50,7 +49,7 @@ class StreamDeliveries {
   SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);
   bool released_ BRAID_GUARDED_BY(mutex_) = false;
   bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // End() was called
-  Status lost_;  // why the sink could not take a delivery; of the thread that delivers
+  Status lost_;  // the error of a failed delivery; used by the delivering thread
 };
 
 }  // namespace braid

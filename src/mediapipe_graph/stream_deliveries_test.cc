@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// Has no memory for one of its responses.
+// A sink that runs out of memory for one of its responses.
 class PoorSink final : public StreamSink {
  public:
   void Respond(InferenceResponse, const std::string& request_id) override {

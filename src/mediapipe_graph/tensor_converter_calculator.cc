@@ -20,7 +20,7 @@ std::optional<std::string_view> Suffix(std::string_view tag) {
   return std::nullopt;
 }
 
-// BYTES and what users have made up have no type on the other side.
+// BYTES and users' own types have no type on the other side.
 bool Converts(DataType type) { return ElementSize(type) > 0; }
 
 Result<Tensor> ToPython(const Tensor& from, const std::string& name) {
@@ -125,7 +125,7 @@ Status TensorConverterCalculator::Process(graph::Context& context) {
   for (const Pair& pair : pairs_) {
     const graph::Packet& packet = context.Input(pair.input);
     if (packet.empty()) {
-      // Others of several streams may have something at this time.
+      // Other streams of the node may have a packet at this time.
       if (pairs_.size() > 1) continue;
       return InvalidArgumentError("the input packet is empty");
     }

@@ -1,5 +1,5 @@
-// PyTensorOvTensorConverterCalculator: between tensors of Python nodes and those of models. Bytes are shared,
-// not copied.
+// PyTensorOvTensorConverterCalculator: converts between tensors of Python nodes and of models. Bytes are
+// shared, not copied.
 //
 //   node {
 //     calculator: "PyTensorOvTensorConverterCalculator"
@@ -9,10 +9,10 @@
 //       tag_to_output_tensor_names { key: "OVMS_PY_TENSOR" value: "out" } } }
 //   }
 //
-// A node may convert any number of streams, as many inputs as outputs. OVTENSOR<suffix> and
-// OVMS_PY_TENSOR<suffix> of the same suffix and index belong together; where the suffixes of both sides are
-// not the same, the streams belong together in the order of their tags. Of each pair one is OVTENSOR and the
-// other OVMS_PY_TENSOR. The map has the name of each Python tensor that is made, by the tag of its output.
+// A node may convert any number of streams, with as many inputs as outputs. OVTENSOR<suffix> and
+// OVMS_PY_TENSOR<suffix> of the same suffix and index form a pair. If the suffixes of both sides differ, the
+// pairs are in the order of the tags. Of each pair one is OVTENSOR and the other OVMS_PY_TENSOR. The map has
+// the name of each new Python tensor, by the tag of its output.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class TensorConverterCalculator final : public graph::Calculator {
   static Status FillContract(graph::Contract& contract);
 
   Status Open(graph::Context& context) override;
-  // Errors: INVALID_ARGUMENT for tensors that the other side has no type for, or that are not what they say.
+  // Errors: INVALID_ARGUMENT for tensors without a type on the other side, or with a wrong number of bytes.
   Status Process(graph::Context& context) override;
 
  private:

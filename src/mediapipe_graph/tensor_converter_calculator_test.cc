@@ -72,7 +72,7 @@ TEST_F(TensorConverterTest, TypesThatTheOtherSideHasNot) {
   text.type = DataType::kCustom;
   text.custom_type = "my_string";
   EXPECT_EQ(AskStatus(ov, {text}).message(), Failed("Undefined precision in input python tensor: my_string"));
-  // BFLOAT16 is measured here, not at the boundary.
+  // The number of bytes of BFLOAT16 is checked here, not at the boundary.
   text.type = DataType::kBf16;
   text.shape = {3};
   EXPECT_EQ(AskStatus(ov, {text}).message(), Failed("python buffer size: 4; OV tensor size: 6; mismatch"));
@@ -89,7 +89,7 @@ TEST_F(TensorConverterTest, PairsBelongTogetherBySuffix) {
   ASSERT_TRUE(response.status.ok()) << response.status;
   EXPECT_THAT(Int32Values(response.outputs[0]), ElementsAre(1));
   EXPECT_THAT(Int32Values(response.outputs[1]), ElementsAre(2));
-  // One of the two comes alone in a stream.
+  // In a stream, one of the two may come alone.
   KeptStream kept;
   const auto stream = Open(graph, kept);
   EXPECT_TRUE(Push(*stream, {Int32Tensor("b", {3})}).ok());

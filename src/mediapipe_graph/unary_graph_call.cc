@@ -37,7 +37,7 @@ void UnaryGraphCall::Start(std::shared_ptr<GraphHost> host, std::unique_ptr<Infe
   auto side_packets = ClientSidePackets(host->definition, entered.parameters,
                                         !entered.parameters.empty() && host->servables->has_sequences());
   Status status = side_packets.ok() ? call->ReadInputs() : side_packets.status();
-  // All that the run does is for this request.
+  // The whole run belongs to this request.
   if (status.ok()) status = call->call().sequences->Add(graph::Timestamp::PreStream(), entered);
   if (status.ok()) {
     status =
@@ -87,7 +87,7 @@ Status UnaryGraphCall::ReadInputs() {
 
 void UnaryGraphCall::WatchClient() {
   // The listener is called with the lock of the cancellation, and timers must not run nodes: both leave the
-  // stop to the executor. They keep nothing alive, so they need not be taken back.
+  // stop to the executor. They keep no run alive, so they need not be withdrawn.
   const auto stop = [weak = weak_from_this(), run_on = host().executor](Status why) {
     run_on([weak, why = std::move(why)] {
       if (const auto self = weak.lock()) self->Stop(why);
@@ -107,7 +107,7 @@ void UnaryGraphCall::OnBegun(graph::Run& run) {
   std::vector<std::pair<int, graph::Packet>> inputs = std::move(inputs_);
   for (auto& [input, packet] : inputs) {
     const Status status = run.AddPacket(input, std::move(packet));
-    // A run that has ended meanwhile has said so.
+    // If the run has ended meanwhile, its end has the reason.
     if (!status.ok() && status.code() != StatusCode::kFailedPrecondition) {
       Stop(FaultError(Fault::kGraphAddPacketError, status.message()));
       return;
@@ -123,7 +123,7 @@ void UnaryGraphCall::OnPacket(int output, graph::Packet packet) {
     --missing_;
     return;
   }
-  // Nobody waits for the rest of what a generator makes, which may have no end.
+  // The response is complete; a generator's further items are not needed and may have no end.
   if (missing_ > 0 || answered_) return;
   answered_ = true;
   Stop(CancelledError("the response is complete"));

@@ -1,5 +1,5 @@
-// UnaryGraphCall: one request to a graph: its inputs go in at one time, the inputs are closed, and when the
-// run has ended, the first packet of each output is the response.
+// UnaryGraphCall: one request to a graph. Its inputs enter the graph at one time, and the inputs are closed.
+// When the run has ended, the first packet of each output is the response.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace braid {
 
 class UnaryGraphCall final : public GraphRun {
  public:
-  // Checks the request and answers it; never blocks. REQUIRES: the request is inside the servable that
-  // `host` belongs to.
+  // Checks the request and answers it; never blocks. REQUIRES: the request is inside the gate of `host`'s
+  // servable.
   static void Start(std::shared_ptr<GraphHost> host, std::unique_ptr<InferenceRequest> request);
 
   // For Start() alone.
@@ -24,7 +24,7 @@ class UnaryGraphCall final : public GraphRun {
 
  private:
   Status ReadInputs();
-  // Has the run stopped when the client is gone or the request's time is over.
+  // Stops the run when the client disconnects or the request times out.
   void WatchClient();
 
   void OnBegun(graph::Run& run) override;
@@ -40,10 +40,10 @@ class UnaryGraphCall final : public GraphRun {
   std::vector<std::pair<int, graph::Packet>> inputs_;  // until it has begun
   TimerId timer_;
 
-  // The run's, which calls once at a time.
+  // Used by the run, which makes one call at a time.
   std::vector<graph::Packet> outputs_;  // one for each output, empty before its first packet
   size_t missing_;
-  bool answered_ = false;  // all outputs are there, and more than that is not waited for
+  bool answered_ = false;  // all outputs are there; the run is stopped
 };
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Numbers of one precision as numbers of another, for pipelines with "convert_precision".
+// Conversion of tensors between numeric types, for pipelines with "convert_precision".
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace braid {
 
-// Between all types of numbers and BOOL; not BYTES.
+// Returns whether ConvertPrecision() converts between these types: all numeric types and BOOL, not BYTES.
 bool CanConvert(DataType from, DataType to);
 
-// What `to` can hold stays the same value. Fractions are cut off towards zero on the way to integers; what is
-// beyond the range of an integer becomes the nearest that is in it, NaN becomes 0. On the way to BOOL, all
-// but 0 is true. Floating-point numbers are rounded to the nearest, those beyond the range become infinite.
-// Errors: INVALID_ARGUMENT when it cannot be converted or its bytes do not fit its shape, and those of the
-// allocator.
+// Converts `tensor` to type `to`. A value that `to` can represent stays the same. Conversion to an integer
+// type cuts fractions off towards zero, clamps to the type's range, and makes NaN 0. Conversion to BOOL makes
+// all values but 0 true. Conversion to a floating-point type rounds to the nearest; values beyond the range
+// become infinite. Errors: INVALID_ARGUMENT when the types cannot be converted or the bytes do not fit the
+// shape, and the allocator's.
 Result<Tensor> ConvertPrecision(const Tensor& tensor, DataType to, BufferAllocator& allocator);
 
-// By input, the precision that it is to have.
+// The target type of inputs, by name.
 using Precisions = std::vector<std::pair<std::string, DataType>>;
-// Converts those of the inputs that have another one. Errors: those of ConvertPrecision().
+// Converts the inputs that have another type. Errors: those of ConvertPrecision().
 Status ConvertInputs(const Precisions& precisions, std::vector<Tensor>& inputs, BufferAllocator& allocator);
 
 }  // namespace braid

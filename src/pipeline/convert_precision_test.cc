@@ -56,11 +56,11 @@ TEST(ConvertPrecision, HalfFloats) {
   const std::vector<float> values{0.f, 1.f, -2.5f, 65504.f, 65520.f, 6.1035156e-05f, 5.9604645e-08f, 1e-9f};
   EXPECT_THAT((Convert<uint16_t>(DataType::kFp32, values, DataType::kFp16)),
               ElementsAre(0x0000, 0x3c00, 0xc100, 0x7bff, 0x7c00, 0x0400, 0x0001, 0x0000));
-  // Half way between two goes to the even one.
+  // Ties round to even.
   EXPECT_THAT((Convert<uint16_t>(DataType::kFp32, std::vector<float>{1.00048828125f, 1.00146484375f},
                                  DataType::kFp16)),
               ElementsAre(0x3c00, 0x3c02));
-  // All of them come back as they were.
+  // All values survive the round trip.
   std::vector<uint16_t> all;
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     if ((bits & 0x7c00u) != 0x7c00u) all.push_back(static_cast<uint16_t>(bits));

@@ -1,4 +1,4 @@
-// What of a custom node library is inside the server: its functions, and how they are called.
+// The functions of a custom node library that is loaded into the server, and calls of them.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@
 namespace braid {
 
 struct CustomNodeFunctions {
-  // Both or none: libraries from before 2022.1 have none.
+  // Both are set or neither is; libraries from before 2022.1 lack them.
   decltype(&::initialize) initialize = nullptr;
   decltype(&::deinitialize) deinitialize = nullptr;
-  // Those libraries know no last argument in these; by the calling convention it does them no harm.
+  // Those libraries declare the functions below without the last argument; by the calling convention an extra
+  // argument is harmless.
   decltype(&::execute) execute = nullptr;
   decltype(&::getInputsInfo) inputs_info = nullptr;
   decltype(&::getOutputsInfo) outputs_info = nullptr;
   decltype(&::release) release = nullptr;
 };
 
-// A library that is mapped, until this is gone.
+// A mapped library; the destructor unmaps it.
 class LoadedNodeLibrary final : public CustomNodeLibrary,
                                 public std::enable_shared_from_this<LoadedNodeLibrary> {
  public:
-  // Takes over the handle.
+  // Takes ownership of `handle`.
   LoadedNodeLibrary(std::string name, void* handle, const CustomNodeFunctions& functions)
       : name_(std::move(name)), handle_(handle), functions_(functions) {}
   ~LoadedNodeLibrary() override;
@@ -46,8 +47,8 @@ class LoadedNodeLibrary final : public CustomNodeLibrary,
   const CustomNodeFunctions functions_;
 };
 
-// What a library keeps for one node. Shared by the node and by the memory that the library has handed out
-// for it; the last of them has it deinitialized.
+// A library's state for one node. The node shares ownership with the memory that the library has handed out
+// for it; the last owner deinitializes the node.
 class NodeManager {
  public:
   NodeManager(std::shared_ptr<const LoadedNodeLibrary> library, void* manager)
@@ -59,7 +60,7 @@ class NodeManager {
   const CustomNodeFunctions& functions() const { return library_->functions(); }
   void* get() const { return manager_; }
 
-  // Gives memory back to the library; null is none. What the library says to it changes nothing.
+  // Returns memory to the library; null is allowed. An error of the library is ignored.
   void Release(void* memory) const noexcept;
 
  private:
@@ -67,8 +68,8 @@ class NodeManager {
   void* const manager_;
 };
 
-// Calls a function of a library: nothing when it returned 0, else what it did. Libraries are written in C++
-// as well as in C, so it may be an exception that comes out.
+// Calls a function of a library. Returns nothing if it returned 0, else a description of the failure.
+// Libraries may be written in C++, so an exception is a failure, too.
 template <class Call>
 std::optional<std::string> FailureOf(std::string_view function, Call&& call) {
   try {

@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// What dlerror() says of the call before.
+// Returns dlerror()'s text for the last call.
 std::string LoaderError() {
   const char* text = dlerror();
   return text == nullptr ? "unknown error" : text;
@@ -22,8 +22,8 @@ bool Find(void* handle, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// Where the file begins in which the function lies. The loader also looks into the libraries that a library
-// needs, and `initialize` is a name that any of them may have.
+// Returns the base address of the file that contains the function. The loader also searches the libraries
+// that a library needs, and any of them may have a function named `initialize`.
 template <class Function>
 const void* FileOf(Function function) {
   Dl_info info{};
@@ -40,7 +40,7 @@ Result<std::shared_ptr<const CustomNodeLibrary>> CustomNodeLibrary::Open(std::st
   for (const auto& part : parts) {
     if (part == "..") return FaultError(Fault::kPathInvalid, where + ": the path contains '..'");
   }
-  // The loader would wait for a writer of a named pipe.
+  // dlopen() would wait for a writer of a named pipe.
   std::error_code error;
   if (!std::filesystem::is_regular_file(parts, error)) {
     return FaultError(Fault::kNodeLibraryLoadFailedOpen,
@@ -77,7 +77,7 @@ LoadedNodeLibrary::~LoadedNodeLibrary() { dlclose(handle_); }
 
 NodeManager::~NodeManager() {
   if (functions().deinitialize == nullptr) return;
-  // Nobody is there to hear of a failure.
+  // There is no caller to report a failure to.
   (void)FailureOf("deinitialize", [this] { return functions().deinitialize(manager_); });
 }
 

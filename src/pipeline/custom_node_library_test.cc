@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What users' libraries were compiled against.
+// The layout that users' libraries were compiled against.
 static_assert(sizeof(CustomNodeTensorPrecision) == 4);
 static_assert(sizeof(CustomNodeTensor) == 48);
 static_assert(offsetof(CustomNodeTensor, name) == 0 && offsetof(CustomNodeTensor, data) == 8);
@@ -48,15 +48,15 @@ std::vector<float> Values(const Tensor& tensor) {
   return values;
 }
 
-// The base text of a code, as errors begin.
+// The base text of a code, with which errors begin.
 std::string Text(Fault code) { return FaultError(code).message(); }
 
-// Tests with faulty_node, which counts.
+// Tests with faulty_node, which counts calls.
 class FaultyNode : public ::testing::Test {
  protected:
   using Params = std::vector<std::pair<std::string, std::string>>;
 
-  // Maps the library once more, so that its counters are there when the server has let go of it.
+  // Maps the library once more, so that its counters outlive the server's use of it.
   FaultyNode() : handle_(dlopen(NodePath("faulty_node").c_str(), RTLD_LAZY | RTLD_LOCAL)) {
     EXPECT_NE(handle_, nullptr) << dlerror();
   }
@@ -82,7 +82,7 @@ class FaultyNode : public ::testing::Test {
   static Result<std::vector<Tensor>> Execute(const std::string& fault) {
     return Code({{"fault", fault}, {"addend", "1"}})->Execute({Floats("in", {1, 2, 3, 4}, {1, 2, 2})});
   }
-  // Expects an execution with `fault` to fail so, and with nothing left.
+  // Expects an execution with `fault` to fail and to leave nothing behind.
   void ExpectFailure(const std::string& fault, Fault code, const std::string& details) {
     SCOPED_TRACE(fault);
     const auto outputs = Execute(fault);
@@ -113,7 +113,7 @@ TEST_F(FaultyNode, OutputsAreTheLibrarysMemoryUntilTheLastHolderLetsGo) {
   auto outputs = code->Execute(inputs);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_EQ(LastInput(), inputs[1].data.data());  // no copy
-  // The array and the three dims went back at once.
+  // The array and the three dims were returned at once.
   EXPECT_EQ(Count("Releases"), 4);
   EXPECT_EQ(Count("LiveMemory"), 3);
   ASSERT_EQ(outputs->size(), 3u);
@@ -127,7 +127,7 @@ TEST_F(FaultyNode, OutputsAreTheLibrarysMemoryUntilTheLastHolderLetsGo) {
   outputs->clear();
   EXPECT_EQ(Count("LiveMemory"), 1);
   code.reset();
-  EXPECT_EQ(Count("LiveManagers"), 1);  // the buffer's library knows its memory by the manager
+  EXPECT_EQ(Count("LiveManagers"), 1);  // the buffer's memory is released through the manager
   Tensor tensor;
   tensor.data = kept;
   kept = Buffer();

@@ -9,8 +9,8 @@
 namespace braid {
 namespace {
 
-// More than any node has. A library that says more has not set the count, and what lies behind the array is
-// not to be read.
+// More than any node has. A library that returns a larger count has not set it, and the memory behind the
+// array must not be read.
 constexpr int kMostTensors = 1024;
 constexpr uint64_t kMostDimensions = 64;
 
@@ -20,7 +20,7 @@ constexpr std::pair<CustomNodeTensorPrecision, DataType> kPrecisions[] = {
     {I32, DataType::kInt32}, {FP64, DataType::kFp64}, {I64, DataType::kInt64},
 };
 
-// The memory of one output, as the library allocated it.
+// The memory of one output, allocated by the library.
 class LibraryMemory final : public BufferOwner {
  public:
   LibraryMemory(std::shared_ptr<const NodeManager> manager, void* data)
@@ -28,15 +28,15 @@ class LibraryMemory final : public BufferOwner {
   ~LibraryMemory() override { manager_->Release(data_); }
 
  private:
-  const std::shared_ptr<const NodeManager> manager_;  // the library stays for as long as its memory is read
+  const std::shared_ptr<const NodeManager> manager_;  // keeps the library loaded while its memory is read
   void* const data_;
 };
 
-// Gives back what a library has handed out, whatever becomes of it: an array of descriptions of `Item`.
+// Returns an array of descriptions of `Item` to the library on every path.
 template <class Item>
 class HandedOut {
  public:
-  // The items are not looked at when their count cannot be right.
+  // If the count cannot be right, the items are not read.
   HandedOut(const NodeManager& manager, Item* items, int count)
       : manager_(manager), items_(items), count_(count > 0 && count <= kMostTensors ? count : 0) {}
   ~HandedOut() {
@@ -110,7 +110,7 @@ CustomNodeTensorPrecision PrecisionOf(DataType type) {
 }
 
 DataType TypeOf(const CustomNodeTensorPrecision& precision) {
-  // Read as what it is for sure: an enumeration is never to hold another number than its own.
+  // Copied to an int, since an enumeration must not hold a number other than its own.
   int number = 0;
   static_assert(sizeof(number) == sizeof(precision));
   std::memcpy(&number, &precision, sizeof(number));
@@ -128,7 +128,7 @@ NodeInputs::NodeInputs(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors) {
     CustomNodeTensor& input = tensors_.emplace_back();
     input.name = tensor.name.c_str();
-    // The interface has no const here, and forbids to write.
+    // The interface has no const here, but forbids writing.
     input.data = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(tensor.data.data()));
     input.dataBytes = tensor.data.size();
     input.dims = dims_.data() + dims_.size();
@@ -151,7 +151,7 @@ Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>
     if (data == nullptr) continue;
     tensors[static_cast<size_t>(i)].data =
         Buffer(static_cast<std::byte*>(data), outputs[i].dataBytes, new LibraryMemory(manager, data));
-    outputs[i].data = nullptr;  // the buffer's now
+    outputs[i].data = nullptr;  // now owned by the buffer
   }
   return tensors;
 }

@@ -1,4 +1,4 @@
-// How tensors cross the border of a custom node library, in both directions, without a copy of their bytes.
+// Passes tensors to a custom node library and takes them from it, without copying their bytes.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace braid {
 
-// UNSPECIFIED for types that the interface has no number for.
+// Returns the interface's precision; UNSPECIFIED for types without one.
 CustomNodeTensorPrecision PrecisionOf(DataType type);
-// kInvalid for UNSPECIFIED and for numbers that mean nothing: any may stand in a library's memory.
+// Returns the type; kInvalid for UNSPECIFIED and for invalid numbers, which a library's memory may contain.
 DataType TypeOf(const CustomNodeTensorPrecision& precision);
 
-// Tensors as a library sees them; they outlive this.
+// Tensors as a library sees them. The tensors outlive this object.
 class NodeInputs {
  public:
   explicit NodeInputs(const std::vector<Tensor>& tensors);
@@ -29,15 +29,15 @@ class NodeInputs {
   std::vector<CustomNodeTensor> tensors_;
 };
 
-// Takes over what an execution has handed out. The array and all dims go back to the library before this
-// returns, and so do all data when there is an error; else each tensor has the library's memory as its
-// buffer. `where` stands in front of the errors' details: "library 'x', node 'y'". Errors:
-// kNodeLibraryOutputsCorrupted, ...OutputsCorruptedCount, ...OutputMissingName, ...InvalidShape,
-// ...InvalidPrecision, ...InvalidContentSize.
+// Takes over the outputs of an execution. The array and all dims return to the library before this function
+// does. Each tensor has the library's memory as its buffer; after an error the data are returned, too.
+// `where` precedes the errors' details: "library 'x', node 'y'". Errors: kNodeLibraryOutputsCorrupted,
+// ...OutputsCorruptedCount, ...OutputMissingName, ...InvalidShape, ...InvalidPrecision,
+// ...InvalidContentSize.
 Result<std::vector<Tensor>> TakeOutputs(const std::shared_ptr<const NodeManager>& manager,
                                         CustomNodeTensor* outputs, int count, const std::string& where);
 
-// The same for what an info function has handed out. Errors: kNodeLibraryOutputsCorrupted,
+// Takes over the results of an info function in the same way. Errors: kNodeLibraryOutputsCorrupted,
 // ...OutputsCorruptedCount, ...MetadataFailed.
 Result<std::vector<TensorSpec>> TakeInfo(const NodeManager& manager, CustomNodeTensorInfo* info, int count,
                                          const std::string& where);

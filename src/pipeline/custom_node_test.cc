@@ -1,4 +1,4 @@
-// Steps that are code.
+// DAG steps that run code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Code = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&)>;
 
-// A node whose execution is a function of the test's, which knows of its stop.
+// A node whose execution is a function of the test. It records Stop().
 class TestCode final : public CustomNodeCode {
  public:
   explicit TestCode(Code code) : code_(std::move(code)) {}
@@ -65,7 +65,7 @@ class CustomNodeTest : public EnsembleFixture {
 
   KeepingSink sink_;
   CustomNodeThreads threads_;
-  std::shared_ptr<const TestCode> code_;  // of what is served
+  std::shared_ptr<const TestCode> code_;  // of the servable under test
 };
 
 TEST_F(CustomNodeTest, RunsOnAThreadOfItsOwnAndAnswersOnce) {

@@ -1,4 +1,4 @@
-// CustomNodeThreads: where the code of custom nodes runs, which may block.
+// CustomNodeThreads: a pool of threads for the code of custom nodes, which may block.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// Made as they are needed, gone when they have been idle for some seconds; what comes when kMostThreads work
-// waits in order. The end of it waits for what runs.
+// Starts threads on demand and ends them after some idle seconds. While kMostThreads threads work, further
+// work waits in order. The destructor waits until all work is done.
 class CustomNodeThreads {
  public:
   static constexpr size_t kMostThreads = 64;

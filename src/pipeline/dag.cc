@@ -110,7 +110,7 @@ class Dag::Builder {
     return Invalid("these steps wait for each other: " + CycleText(missing));
   }
 
-  // From a node that never got its inputs, backwards by those inputs, there is a cycle to be found.
+  // Follows the inputs backwards from a node that never got its inputs; that path leads into a cycle.
   std::string CycleText(const std::vector<size_t>& missing) const {
     uint32_t at = 0;
     while (missing[at] == 0) ++at;
@@ -131,7 +131,7 @@ class Dag::Builder {
     return text;
   }
 
-  // The deeper of two scopes; kNone when neither lies around the other.
+  // Returns the deeper of two scopes; kNone if neither lies around the other.
   uint32_t Deeper(uint32_t a, uint32_t b) const {
     if (dag_.Within(a, b)) return a;
     return dag_.Within(b, a) ? b : kNone;
@@ -182,7 +182,7 @@ class Dag::Builder {
     return OkStatus();
   }
 
-  // Whether the flows of a scope are all known at once.
+  // Returns whether all flows of a scope are known at once.
   bool Countable(uint32_t scope) const {
     const uint32_t opener = dag_.scopes_[scope].opener;
     return opener == kRequest || (opener != kNone && dag_.nodes_[opener].demultiply != kWhole);
@@ -204,7 +204,7 @@ class Dag::Builder {
     return OkStatus();
   }
 
-  // The tensor in scope `to` that is made of `tensor`.
+  // Returns the tensor in scope `to` that is gathered from `tensor`.
   uint32_t Gathered(uint32_t tensor, uint32_t to) {
     const auto made = static_cast<uint32_t>(dag_.tensors_.size());
     auto [it, added] = gathered_.emplace(std::pair(tensor, to), made);

@@ -1,21 +1,22 @@
-// Dag: nodes, the tensors between them, and what can be known of their flow before a request comes.
+// Dag: an immutable graph of nodes and of the tensors between them. It holds everything about their flow that
+// is known before a request arrives.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto dag, Dag::Build({"IMAGE"}, {"LABEL"}, nodes));
 //
 // Every tensor has one producer: an input of the DAG, or an output of a node. A node may have any number of
 // inputs, and a tensor any number of consumers.
 //
-// A node that answers many times (`many`) opens a scope: what lies after it runs once for each answer, in a
-// flow of its own. Scopes form a tree whose root is what runs once a request. A node lives in the deepest
-// scope among its inputs; tensors of the scopes around it are the same for all its flows. So a join of two
-// branches is defined when one branch's scope lies around the other's, and refused else.
+// A node that answers many times (`many`) opens a scope: the nodes after it run once for each answer, in a
+// separate flow. Scopes form a tree; the nodes of its root run once per request. A node lives in the deepest
+// scope among its inputs. Tensors of the scopes around it are the same for all its flows. A join of two
+// branches is therefore defined only if one branch's scope lies around the other's; other joins are refused.
 //
 // A demultiplexer (`demultiply`) answers once, and its answer is split into shards along dimension 0 of every
-// output; each shard is a flow of the scope that the node opens. The DAG's inputs may be split the same way.
-// Since the shards are all known at once, they can be gathered: a node behind the scope (`gather_from`) waits
-// for the tensors of all its flows and takes them as one, stacked in the order of the shards.
+// output. Each shard is a flow of the scope that the node opens. The DAG's inputs may be split the same way.
+// All shards are known at once, so they can be gathered: a node behind the scope (`gather_from`) waits for
+// the tensors of all its flows. It takes them as one tensor, stacked in the order of the shards.
 //
-// Immutable; shared by all sessions that run on it, on any thread.
+// Shared by all sessions that run on it, on any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace braid {
 
-// One input or output of a node: `name` as the node knows it, `tensor` as the DAG does.
+// One input or output of a node. The node calls it `name`, the DAG calls it `tensor`.
 struct PortSpec {
   std::string name;
   std::string tensor;
@@ -36,36 +37,36 @@ struct PortSpec {
 };
 
 struct NodeSpec {
-  // As it stands in error texts.
+  // Its name in error texts.
   std::string name;
   std::vector<PortSpec> inputs;
   std::vector<PortSpec> outputs;
   // It answers a run any number of times, not just once.
   bool many = false;
-  // Into how many shards its answer is split: kWhole, kDynamic, or a number above 0.
+  // The number of shards of its answer: kWhole, kDynamic, or a number above 0.
   int32_t demultiply = 0;
-  // The index of the demultiplexer whose shards all its inputs gather, or kRequest.
+  // The demultiplexer whose shards all its inputs gather: its index, kRequest, or kNone.
   uint32_t gather_from = UINT32_MAX;
 };
 
-// All that a DAG is built from.
+// The description from which a DAG is built.
 struct DagSpec {
   std::vector<std::string> inputs;
-  // `name` is how the response names `tensor`.
+  // `name` is the response's name for `tensor`.
   std::vector<PortSpec> outputs;
   std::vector<NodeSpec> nodes;
-  // Of the inputs; as NodeSpec's.
+  // Of the inputs, as in NodeSpec.
   int32_t demultiply = 0;
-  // Outputs inside scopes are stacked, all dimensions in front, the outermost scope's first. Else there is a
-  // response for each flow.
+  // Outputs inside scopes are stacked; each scope adds a dimension in front, the outermost scope first.
+  // Otherwise there is a response for each flow.
   bool gather_outputs = false;
 };
 
 class Dag {
  public:
-  static constexpr uint32_t kRoot = 0;  // of scopes
+  static constexpr uint32_t kRoot = 0;  // the outermost scope
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint32_t kRequest = UINT32_MAX - 1;  // the DAG's inputs, as what is split
+  static constexpr uint32_t kRequest = UINT32_MAX - 1;  // stands for the request, whose inputs are split
   static constexpr int32_t kWhole = 0;
   static constexpr int32_t kDynamic = -1;
 
@@ -80,46 +81,46 @@ class Dag {
     std::vector<Port> outputs;
     bool many = false;
     int32_t demultiply = kWhole;
-    uint32_t scope = kRoot;  // in which it runs
+    uint32_t scope = kRoot;  // the scope in which it runs
     uint32_t index = 0;      // among the nodes of that scope
-    uint32_t opens = kNone;  // the scope of its answers, when there can be many
+    uint32_t opens = kNone;  // the scope of its answers or shards, if any
   };
   struct Tensor {
     std::string name;
     uint32_t scope = kRoot;
     uint32_t slot = 0;  // among the tensors of that scope
-    // Inputs of nodes that take it; a node that takes it twice stands here twice.
+    // The nodes that take it; a node that takes it twice is listed twice.
     std::vector<uint32_t> consumers;
-    // How many of them live in its own scope; whether others live in scopes within.
+    // The number of consumers in its scope, and whether there are others in inner scopes.
     uint32_t near_consumers = 0;
     bool far_consumers = false;
     std::vector<uint32_t> gathers;  // that stack it
   };
-  // Makes one tensor of what all flows of a scope know one as.
+  // Stacks the tensors that all flows of a scope have for one tensor.
   struct Gather {
     uint32_t from = 0;  // a tensor inside
     uint32_t to = 0;    // the tensor outside
-    // Its index among the collections of each scope on the way, the one of `to` first.
+    // Its index among the collections of each scope on the way inwards; begins with the scope of `to`.
     std::vector<uint32_t> indexes;
   };
   struct Collection {
     uint32_t gather = 0;
-    uint32_t inner = 0;  // the scope next on the way in
+    uint32_t inner = 0;  // the next scope on the way inwards
   };
   struct Scope {
     uint32_t parent = kNone;
     uint32_t depth = 0;
-    // The node whose answers open flows of it, kRequest for the shards of the inputs; kNone of the root.
+    // The node whose answers open flows of it; kRequest for shards of the inputs, kNone for the root.
     uint32_t opener = kNone;
     std::vector<uint32_t> nodes;
     uint32_t tensors = 0;
-    std::vector<Collection> collections;  // what flows of it collect of the flows within
+    std::vector<Collection> collections;  // tensors that its flows collect from inner flows
   };
 
-  // Errors: INVALID_ARGUMENT for a tensor with two producers or none, for nodes that wait for each other, for
-  // a join of scopes of which neither lies around the other, and for a gather of what is in another scope.
+  // Errors: INVALID_ARGUMENT for a tensor with two producers or none, for nodes that wait for each other, and
+  // for a gather from another scope. Also for a join of scopes if neither lies around the other.
   static Result<std::unique_ptr<const Dag>> Build(const DagSpec& spec);
-  // The same for outputs that bear the names of their tensors, of which nothing is split.
+  // Builds a DAG whose outputs have the names of their tensors and which splits nothing.
   static Result<std::unique_ptr<const Dag>> Build(const std::vector<std::string>& inputs,
                                                   const std::vector<std::string>& outputs,
                                                   const std::vector<NodeSpec>& nodes);
@@ -128,16 +129,16 @@ class Dag {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Scope>& scopes() const { return scopes_; }
   const std::vector<Gather>& gathers() const { return gathers_; }
-  // Tensors, in the order given to Build().
+  // Indexes of tensors, in the order given to Build().
   const std::vector<uint32_t>& inputs() const { return inputs_; }
   const std::vector<uint32_t>& outputs() const { return outputs_; }
-  // How the response names them.
+  // The response's names for the outputs.
   const std::vector<std::string>& output_names() const { return output_names_; }
   int32_t demultiply() const { return demultiply_; }
-  // The scope in which the inputs are.
+  // The scope of the inputs.
   uint32_t input_scope() const { return input_scope_; }
 
-  // Whether `scope` is `around` or lies within it.
+  // Returns whether `scope` is `around` or lies within it.
   bool Within(uint32_t scope, uint32_t around) const;
 
  private:

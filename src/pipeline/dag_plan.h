@@ -1,6 +1,6 @@
-// DagPlan: what a DagServable runs: its DAG, a step behind each node, and its own words for what goes wrong.
-// Plain data, made for ensembles by ensemble.cc and for pipelines by pipeline.cc. The servable shares it with
-// its sessions, which may outlive it.
+// DagPlan: the plan of a DagServable: its DAG, a step for each node, and its error texts. Plain data;
+// ensemble.cc makes it for ensembles, pipeline.cc for pipelines. The servable shares it with its sessions,
+// which may outlive the servable.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@
 
 namespace braid {
 
-// A tensor between what has a batch dimension and what has none: one that fits `from` becomes `to`. They differ by a
-// leading 1.
+// A change of shape between a model with a batch dimension and one without: a tensor that fits `from` becomes
+// `to`. They differ by a leading 1.
 struct BatchChange {
-  std::string tensor;  // as its taker names it
+  std::string tensor;  // its consumer's name for it
   Shape from;
   Shape to;
 };
@@ -39,15 +39,15 @@ inline void ChangeBatches(const std::vector<BatchChange>& changes, std::vector<T
   }
 }
 
-// What does the work of one node: a servable, of the version that is the right one when a session begins, or
-// the code of a custom node.
+// The step behind one node: a servable or the code of a custom node. A session looks up the servable's
+// version when it begins.
 struct DagStep {
   std::unique_ptr<const ServableReference> servable;
-  // Where there is no servable.
+  // Set if `servable` is null.
   std::shared_ptr<const CustomNodeCode> code = {};  // shared with the maker of the plan
-  // Those that are asked of the servable; none: all that it has.
+  // The outputs to request from the servable; empty requests all.
   std::vector<std::string> outputs = {};
-  // Inputs that are converted before the step gets them.
+  // Inputs to convert before the step gets them.
   Precisions precisions = {};
   // Of its inputs.
   std::vector<BatchChange> batch_changes = {};
@@ -57,23 +57,24 @@ struct DagPlan {
   std::unique_ptr<const Dag> dag;
   std::vector<DagStep> steps;  // by node
   std::unique_ptr<DagStructure> structure;
-  // Runs of one node at the same time, 0 for any number. Further ones wait in order.
+  // Maximum number of concurrent runs of one node; 0 means no limit. Further runs wait in order.
   uint32_t max_runs_per_node = 0;
   std::vector<BatchChange> batch_changes;  // of the outputs
   CustomNodeThreads* threads = nullptr;    // of steps that are code; outlives the plan
 
-  // Why it is not ready: "ensemble 'e' depends on '" MODEL "' which is not ready: " REASON.
+  // The parts of a reason for not being ready: "ensemble 'e' depends on '" MODEL "' which is not ready: "
+  // REASON.
   std::string needs;
   std::string no_version;
   std::string not_ready;
-  // How a request ends for which a step has no version, with that text.
+  // Makes the error of a request if no version of a step is loaded; `text` is the reason.
   Status (*unavailable)(std::string text) = nullptr;
-  // How it ends with the error of a node, or of the session's own (Dag::kNone).
+  // Makes the error of a request from the error of a node, or of the session itself (Dag::kNone).
   std::function<Status(Status status, uint32_t node)> fault;
-  // The same with a node that has answered without one of the outputs that the DAG knows. Null: the session
-  // goes on, and nodes that need the output do not run.
+  // Makes the error of a request when a node has answered without an output that the DAG knows. Null: the
+  // session continues, and nodes that need the output do not run.
   std::function<Status(uint32_t node, const std::string& output)> missing_output;
-  // The last touch to the outputs of the one response of a servable that is not decoupled; may be null.
+  // Finishes the outputs of the single response of a servable that is not decoupled; may be null.
   Status (*finish_outputs)(std::vector<Tensor>& outputs) = nullptr;
 
   std::string NoVersion(const std::string& model) const { return needs + model + no_version; }

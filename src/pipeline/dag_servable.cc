@@ -15,18 +15,18 @@
 namespace braid {
 namespace {
 
-// Before all other checks. Afterwards the sequence of a request to a stateful servable has a number. Errors:
-// those of TakeSequenceInputs().
+// Runs before all other checks. Afterwards the sequence of a request to a stateful servable has a number.
+// Errors: those of TakeSequenceInputs().
 Status ReadSequence(const ServableInfo& info, InferenceRequest& request) {
   if (!info.stateful) return OkStatus();
   BRAID_RETURN_IF_ERROR(TakeSequenceInputs(request));
-  // Each response has it, whether it is asked for or not.
+  // Each response has it, whether requested or not.
   std::erase(request.requested_outputs, kSequenceIdInput);
   if (request.correlation_id == CorrelationId(uint64_t{0})) request.correlation_id = RandomSequenceId();
   return OkStatus();
 }
 
-// For a request to these steps; null when there is nothing that would have to be taken back.
+// Returns the compensation for a request to these steps; null if no step has sequences.
 std::shared_ptr<Compensation> NewCompensation(const InferenceRequest& request,
                                               std::vector<EnteredStep>& steps) {
   std::shared_ptr<Compensation> compensation;  // shared by the session and its client
@@ -41,8 +41,7 @@ std::shared_ptr<Compensation> NewCompensation(const InferenceRequest& request,
   return compensation;
 }
 
-// Collects the readiness of several servables: the first that is not ready is the answer, and comes when all
-// have said theirs.
+// Collects the readiness of several servables. Reports the first that is not ready, once all have answered.
 class Inquiry {
  public:
   Inquiry(size_t open, std::function<void(Readiness)> done) : done_(std::move(done)), open_(open) {}
@@ -85,7 +84,7 @@ class DagServable::Memory final : public BufferAllocator {
 
 std::shared_ptr<Servable> DagServable::Create(ServableInfo info, std::shared_ptr<const DagPlan> plan,
                                               const DagDeps& deps) {
-  std::shared_ptr<SequenceQueue> queue;  // shared with the one that this may replace
+  std::shared_ptr<SequenceQueue> queue;  // shared with the predecessor, if there is one
   if (info.stateful) {
     const auto named = deps.catalog.Find(info.name, info.version);
     const auto* before = named.ok() ? dynamic_cast<const DagServable*>(named->get()) : nullptr;
@@ -130,7 +129,7 @@ void DagServable::Infer(std::unique_ptr<InferenceRequest> request) {
     Run(std::move(request), entry);
     return;
   }
-  // The request's place in the servable keeps this.
+  // The request's place in the servable's gate keeps the servable alive.
   images_->DecodeThen(std::move(request), [this, entry](auto decoded, Status status) {
     if (status.ok()) status = FinishIntake(info_, *decoded);
     if (status.ok()) {
@@ -148,7 +147,7 @@ void DagServable::Run(std::unique_ptr<InferenceRequest> request, SequenceQueue::
     return;
   }
   request->queue_start_ns = SteadyNowNs();
-  // What a request of a sequence is answered depends on those before it.
+  // The response to a request of a sequence depends on the requests before it.
   if (cache_ != nullptr && request->correlation_id == CorrelationId(uint64_t{0})) {
     if (auto response = cache_->Find(*request)) {
       request->Respond(std::move(response), true);
@@ -167,7 +166,7 @@ void DagServable::BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQu
 }
 
 void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry* entry) {
-  // Until there is a session to do so, nobody lets those behind it go on.
+  // Retries allocations: until the session exists, a failure would block the later requests of the sequence.
   std::optional<RetryingAllocation> patience(std::in_place);
   auto steps = EnterSteps();
   if (!steps.ok()) {
@@ -178,7 +177,7 @@ void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue
     return;
   }
   std::shared_ptr<Compensation> compensation = NewCompensation(*request, *steps);
-  // The request may have ended, and the servable with it, before the last lines of this function.
+  // The request, and the servable with it, may have ended before the last lines of this function.
   InferenceRequest& entered = *request;
   const std::shared_ptr<Cancellation> cancellation = entered.cancellation;
   auto session = std::make_shared<Session>(plan_, std::move(*steps), compensation, Wanted(entered));
@@ -186,7 +185,7 @@ void DagServable::Begin(std::unique_ptr<InferenceRequest> request, SequenceQueue
     MutexLock lock(mutex_);
     sessions_.emplace(&entered, session);
   }
-  // The listener is cleared before the session ends, so the pointer holds while it can be called.
+  // The listener is cleared before the session ends, so the pointer is valid whenever it is called.
   if (cancellation) cancellation->SetListener([session = session.get()] { session->Cancel(); });
   std::vector<Tensor> inputs = std::move(entered.inputs);
   auto client = std::make_unique<SessionClient>(*this, plan_, queue_, std::move(request), entry,
@@ -265,7 +264,7 @@ Readiness DagServable::readiness() const {
 }
 
 void DagServable::CheckReadiness(std::function<void(Readiness)> done) {
-  auto inquiry = std::make_shared<Inquiry>(plan_->steps.size() + 1, std::move(done));  // by the answers
+  auto inquiry = std::make_shared<Inquiry>(plan_->steps.size() + 1, std::move(done));  // number of answers
   inquiry->Close(readiness());
   for (const DagStep& step : plan_->steps) {
     if (step.servable == nullptr) {
@@ -313,7 +312,7 @@ std::vector<InstanceReport> DagServable::instances() const {
 
 void DagServable::Stop(int64_t deadline_ns) {
   EndSessions(deadline_ns);
-  // What is kept of an old catalog holds this for longer.
+  // References to an old catalog may keep this servable, and with it the code, alive for longer.
   for (const DagStep& step : plan_->steps) {
     if (step.code != nullptr) step.code->Stop(deadline_ns);
   }

@@ -14,7 +14,7 @@ size_t CountEdges(const Dag& dag) {
   return edges;
 }
 
-// Where a tensor comes from: a node of the structure, and its name there.
+// The source of a tensor: a node of the structure, and the port's name there.
 struct Source {
   uint32_t node = 0;
   std::string port;
@@ -82,7 +82,7 @@ ServableStructure DagStructure::Read() const {
 void DagStructure::NodeStarted(const Dag& dag, uint32_t node, const std::vector<Tensor>& inputs) {
   counters_.Started(node + 1);
   const std::vector<Dag::Port>& ports = dag.nodes()[node].inputs;
-  // Optional ones may be missing.
+  // Optional inputs may be missing.
   size_t next = 0;
   for (size_t port = 0; port < ports.size() && next < inputs.size(); ++port) {
     if (inputs.size() < ports.size() && inputs[next].name != ports[port].name) continue;

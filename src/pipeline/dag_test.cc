@@ -62,7 +62,7 @@ TEST(Dag, RefusesToJoinStreamsThatAreNotOneWithinTheOther) {
   joined.push_back(MakeNode("c", {"s", "t"}, {"u"}));
   EXPECT_EQ(Fault({"x"}, {"u"}, joined).substr(0, 46), "step 'c' joins the responses of step 'a' and o");
   EXPECT_TRUE(Dag::Build({"x"}, {"s"}, streams).ok());
-  // One after the other is well.
+  // One after the other is allowed.
   EXPECT_TRUE(
       Dag::Build({"x"}, {"s", "t"}, {MakeNode("a", {"x"}, {"s"}, true), MakeNode("b", {"s"}, {"t"}, true)})
           .ok());
@@ -81,7 +81,7 @@ TEST(Dag, GathersFromTheScopeOfADemultiplexer) {
   ASSERT_EQ((*dag)->scopes().size(), 2u);
   EXPECT_EQ((*dag)->nodes()[1].scope, 1u);
   EXPECT_EQ((*dag)->nodes()[2].scope, Dag::kRoot);
-  // The node and the response share what is gathered.
+  // The node and the response share the gathered tensor.
   ASSERT_EQ((*dag)->gathers().size(), 1u);
   const Dag::Gather& gather = (*dag)->gathers()[0];
   EXPECT_EQ((*dag)->nodes()[2].inputs[0].tensor, gather.to);
@@ -92,7 +92,7 @@ TEST(Dag, GathersFromTheScopeOfADemultiplexer) {
 
   spec.nodes[2].gather_from = 1;
   EXPECT_EQ(Dag::Build(spec).status().message(), "step 'g' gathers its input 'b' where that is not a piece");
-  // Nobody knows how many answers there will be.
+  // The number of answers is unknown.
   spec.nodes[0] = MakeNode("a", {"x"}, {"a"}, true);
   spec.nodes[2].gather_from = 0;
   EXPECT_EQ(Dag::Build(spec).status().message(), "step 'g' gathers its input 'b' where that is not a piece");

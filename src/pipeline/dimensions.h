@@ -1,5 +1,4 @@
-// Dimensions: shapes of specifications as ranges, one for each dimension, so that they can be compared and
-// intersected.
+// Dimensions: the shape of a specification as one range per dimension, to be compared and intersected.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ using Dimensions = std::vector<DimensionRange>;
 
 inline constexpr DimensionRange kAnySize{0, -1};
 inline DimensionRange SizeOf(int64_t size) { return {size, size}; }
-// The dimension that shards have when they stand together: `demultiply` of them, any number when it is -1.
+// The dimension of stacked shards: `demultiply`, or any size if it is -1.
 inline DimensionRange SizeOfShards(int32_t demultiply) {
   return demultiply > 0 ? SizeOf(demultiply) : kAnySize;
 }
@@ -24,9 +23,9 @@ bool Contains(const DimensionRange& range, int64_t size);
 Dimensions DimensionsOf(const TensorSpec& spec);
 // Sets `shape` and `ranges`.
 void SetDimensions(const Dimensions& dimensions, TensorSpec& spec);
-// What fits both; nothing when no tensor does.
+// Returns the dimensions that fit both; nothing if no tensor fits both.
 std::optional<Dimensions> Intersect(const Dimensions& a, const Dimensions& b);
-// "(1,3,-1,1:8)".
+// Formats dimensions as "(1,3,-1,1:8)".
 std::string ToString(const Dimensions& dimensions);
 
 }  // namespace braid

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kNoVersion = "which has no loaded version.";
 
-// Sequences of a step are sequences of the ensemble's clients, too.
+// The sequences of a step are also sequences of the ensemble's clients.
 void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
   if (!ensemble.stateful) {
     ensemble.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
@@ -25,10 +25,11 @@ void AddSequences(const ServableInfo& step, ServableInfo& ensemble) {
   most = std::min(most, step.stateful->max_sequences);
 }
 
-// Tensors on a GPU go through an ensemble: in where all steps that take one do, out as each request allows.
+// Lets tensors on a GPU pass through an ensemble. Inputs pass if all steps that take one accept it there;
+// outputs pass as each request allows.
 void AddDevices(const Dag& dag, const std::vector<std::shared_ptr<const ServableInfo>>& steps,
                 ServableInfo& ensemble) {
-  if (ensemble.config->response_cache().enable()) return;  // the cache has to see what it keeps
+  if (ensemble.config->response_cache().enable()) return;  // the cache must read the responses
   const auto takes = [&](uint32_t step) { return steps[step]->device_inputs; };
   ensemble.device_inputs = !ensemble.stateful && std::ranges::all_of(dag.inputs(), [&](uint32_t input) {
     return std::ranges::find(dag.outputs(), input) == dag.outputs().end() &&
@@ -101,7 +102,7 @@ Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps&
     models.emplace_back(*model, &(*model)->info());
   }
   if (info.decoupled) config->mutable_model_transaction_policy()->set_decoupled(true);
-  if (FieldFault fault = FindFileFault(*config); !fault.ok()) {  // of what is known to be decoupled only now
+  if (FieldFault fault = FindFileFault(*config); !fault.ok()) {  // checks that depend on `decoupled`
     blame(std::move(fault.field));
     return fault.status;
   }

@@ -1,10 +1,10 @@
-// Ensembles: servables that run a DAG of other servables (`ensemble_scheduling`), named by a model
-// configuration.
+// Ensembles: servables that run a DAG of other servables, defined by a model configuration
+// (`ensemble_scheduling`).
 //
-// What a client says of its request's sequence goes to every step. Steps that are stateful models of a
-// config.json have to allow it, and give the ensemble sequences as a pipeline over them has (see pipeline.h).
-// Those of Triton's models keep their own ways: a request goes to a step as soon as its inputs are there,
-// since a sequence of theirs that waited for the steps behind could be idle for too long meanwhile.
+// The sequence parameters of a request go to every step. Steps that are stateful models of a config.json must
+// allow it. The ensemble then has sequences as a pipeline over them has (see pipeline.h). The sequences of
+// Triton's models work differently: a request goes to a step as soon as its inputs are there. If a sequence
+// waited for the steps behind, it could be idle for too long.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@
 
 namespace braid {
 
-// What stands behind "ensemble 'e' depends on 'm'" when no version of a model is loaded.
+// Returns the text after "ensemble 'e' depends on 'm'" when no version of a model is loaded.
 using WhyMissing = std::function<std::string(const std::string& model)>;
 
-// A DagServable. `info.config` is set and describes an ensemble; its models are ready. Fills in what follows
-// from the models: whether the ensemble is decoupled. Errors: INVALID_ARGUMENT, for a configuration that is
-// wrong in itself or does not fit the models; `field`, unless null, is set to the field that is at fault then.
+// Makes a DagServable and sets whether it is decoupled, which depends on the models. Errors: INVALID_ARGUMENT
+// for a configuration that is invalid or does not fit the models; `field`, unless null, is then set to the
+// field at fault. REQUIRES: `info.config` is set and describes an ensemble; its models are ready.
 Result<std::shared_ptr<Servable>> MakeEnsemble(ServableInfo info, const DagDeps& deps,
                                                const WhyMissing& why_missing = {},
                                                std::string* field = nullptr);

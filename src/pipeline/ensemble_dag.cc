@@ -15,7 +15,7 @@ using inference::ModelConfig;
 using Step = inference::ModelEnsembling::Step;
 
 constexpr std::string_view kPlatform = "ensemble";
-// An ensemble of more steps is a slip of the pen.
+// A larger number of steps is most likely a mistake.
 constexpr int kMostSteps = 10000;
 
 Status Invalid(const std::string& ensemble, const std::string& text) {
@@ -26,22 +26,22 @@ std::string StepName(const Step& step, size_t index) {
   return "'" + step.model_name() + "' (number " + std::to_string(index + 1) + ")";
 }
 
-// Where a tensor is seen, and as what.
+// A use of a tensor: the place, and the type and shape that it has there.
 struct Sighting {
   std::string where;
   DataType type;
   const Shape* shape;
-  bool batches;  // its first dimension is that of the batch
+  bool batches;  // its first dimension is the batch's
 };
 
-// The shape in which the steps see an input or output of the ensemble itself.
+// Returns the shape that the steps see for an input or output of the ensemble itself.
 const Shape& Inside(const TensorSpec& spec) { return spec.model_shape ? *spec.model_shape : spec.shape; }
 
 // The tensors of an ensemble as their producers and consumers see them.
 class TensorTable {
  public:
-  // `shape` is that of the tensor between the steps; it outlives the table. `servable` is whose tensor it is. Errors: the
-  // text that says how two of them differ.
+  // `shape` is the tensor's shape between the steps; it outlives the table. `servable` has the tensor.
+  // Errors: a text that describes the difference between two uses.
   Status Add(const std::string& tensor, std::string where, const TensorSpec& spec, const Shape& shape,
              const ServableInfo& servable) {
     const Sighting here{std::move(where), spec.type, &shape, servable.max_batch_size > 0};
@@ -63,7 +63,7 @@ class TensorTable {
   }
 
  private:
-  // With their batch dimensions, or without.
+  // Compares the shapes with and without their batch dimensions.
   static bool Compatible(const Sighting& a, const Sighting& b) {
     const auto equal = [&](bool without) {
       return std::equal(a.shape->begin() + (without && a.batches), a.shape->end(),
@@ -76,7 +76,7 @@ class TensorTable {
   std::unordered_map<std::string, std::vector<Sighting>> seen_;
 };
 
-// The fields are maps without an order; texts and runs should not differ from one start to the next.
+// The fields are unordered maps; sorting keeps texts and runs the same from one start to the next.
 std::map<std::string, std::string> Sorted(const google::protobuf::Map<std::string, std::string>& map) {
   return {map.begin(), map.end()};
 }
@@ -133,7 +133,7 @@ class StepReader {
   const std::string place_;
   const ServableInfo& model_;
   TensorTable& tensors_;
-  std::string& field_;  // what is looked at
+  std::string& field_;  // the field being checked
 };
 
 Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,

@@ -1,4 +1,4 @@
-// From the configuration of an ensemble to the DAG of its steps.
+// Translation of an ensemble's configuration to the DAG of its steps.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,31 @@
 
 namespace braid {
 
-// What can be judged of an ensemble's configuration without its models: INVALID_ARGUMENT, and which field it is.
+// Checks those parts of an ensemble's configuration that need no models. Returns INVALID_ARGUMENT and the
+// field at fault.
 FieldFault CheckEnsembleConfig(const inference::ModelConfig& config);
 
-// The version that a step asks for; -1 is the highest that is ready.
+// Returns the version that a step asks for; -1 means the highest that is ready.
 int64_t StepVersion(const inference::ModelEnsembling::Step& step);
 
-// The Servable::uses() of an ensemble with this configuration; nothing for what is no ensemble.
+// Returns the Servable::uses() of an ensemble with this configuration; empty for other configurations.
 std::vector<ServableUse> UsesOfEnsemble(const inference::ModelConfig& config);
 
-// The DAG of an ensemble whose configuration is right in itself. `models` are those of its steps, in order.
-// Its tensors bear the names of the ensemble; its inputs and outputs are in the order of `ensemble`. Errors:
-// INVALID_ARGUMENT for steps and models that do not fit together; `field`, unless null, is set to the field that is at
-// fault then.
+// Makes the DAG of an ensemble whose configuration is valid. `models` are those of its steps, in order. The
+// tensors have the ensemble's names; the inputs and outputs are in the order of `ensemble`. Errors:
+// INVALID_ARGUMENT for steps and models that do not fit together; `field`, unless null, is then set to the
+// field at fault.
 Result<std::unique_ptr<const Dag>> MakeEnsembleDag(
     const ServableInfo& ensemble, const std::vector<std::shared_ptr<const ServableInfo>>& models,
     std::string* field = nullptr);
 
-// What follows from who makes a tensor and who takes it: the batch changes of `plan`, whose DAG is of these, and the labels
-// of outputs of the ensemble that have none of their own, which are those of the step's output.
+// Connects the producers and consumers of tensors. Sets the batch changes of `plan`, whose DAG was made from
+// `models`. Outputs of the ensemble without labels get the labels of the step's output.
 void ConnectTensors(const std::vector<std::shared_ptr<const ServableInfo>>& models, ServableInfo& ensemble,
                     DagPlan& plan);
 
-// Steps that are stateful models of a config.json allow it, run once a request, and leave the names by which
-// clients know sequences alone. Errors: INVALID_ARGUMENT.
+// Checks the steps that are stateful models of a config.json. They must allow pipelines and run once per
+// request, and no tensor of the ensemble may have the name of a sequence tensor. Errors: INVALID_ARGUMENT.
 Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,
                               const std::vector<std::shared_ptr<const ServableInfo>>& models);
 

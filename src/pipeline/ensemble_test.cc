@@ -58,7 +58,7 @@ TEST_F(EnsembleTest, ATensorMayStayOnADeviceWhenAllWhoTakeItCan) {
               ::testing::IsEmpty());
   EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y") + StepText("taker", "T", "Z"), {"Y", "Z"})),
               ElementsAre("OUT"));
-  // The client gets it, too.
+  // The client gets T, too.
   EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"), {"Y", "T"})), ::testing::IsEmpty());
   maker->set_device_tensors(false, false);
   EXPECT_THAT(wished(Serve(first + StepText("taker", "T", "Y"))), ::testing::IsEmpty());
@@ -70,7 +70,7 @@ TEST_F(EnsembleTest, TensorsOnADeviceGoThroughOneWithinAnother) {
   AddStep("other", Identity());
   maker->set_device_tensors(false, true);
   taker->set_device_tensors(true, true);
-  // By who takes its inputs, and who makes outputs.
+  // Depends on the steps that take its inputs and on those that make its outputs.
   EXPECT_TRUE(Serve(StepText("taker", "X", "Y"))->info().device_inputs);
   EXPECT_TRUE(Serve(StepText("taker", "X", "T") + StepText("other", "T", "Y"))->info().device_inputs);
   EXPECT_FALSE(Serve(StepText("other", "X", "T") + StepText("taker", "T", "Y"))->info().device_inputs);
@@ -78,7 +78,7 @@ TEST_F(EnsembleTest, TensorsOnADeviceGoThroughOneWithinAnother) {
       Serve(StepText("taker", "X", "Y") + StepText("other", "X", "Z"), {"Y", "Z"})->info().device_inputs);
   EXPECT_TRUE(Serve(StepText("maker", "X", "Y"))->info().device_outputs);
   EXPECT_FALSE(Serve(StepText("other", "X", "Y"))->info().device_outputs);
-  // An output of it may stay where who asks takes it there.
+  // An output may stay on the device if the caller takes it there.
   const auto e = Serve(StepText("maker", "X", "T") + StepText("taker", "T", "Y"), {"Y", "T"});
   for (const bool taken : {true, false}) {
     KeepingSink sink;
@@ -121,7 +121,7 @@ TEST_F(EnsembleTest, AThousandStepsNeedTheStackOfOne) {
   });
   auto tensor = [](int i) { return std::string("T").append(std::to_string(i)); };
   std::string steps;
-  // The other way round, so that none can run before the ones that are read after it.
+  // In reverse order, so that no step can run before the steps that are read after it.
   for (int i = 999; i >= 0; --i) {
     steps += StepText("a", i == 0 ? "X" : tensor(i), i == 999 ? "Y" : tensor(i + 1));
   }
@@ -158,7 +158,7 @@ TEST_F(EnsembleTest, BranchesRunBesideEachOtherAndShareTheirTensor) {
   EXPECT_FALSE(l->inputs[0].data.owner()->unique());
   AnswerPlus(*r, 4);
   EXPECT_FALSE(sink.ended());
-  // The one that is left has the tensor for itself.
+  // The remaining consumer has the only reference.
   r.reset();
   EXPECT_TRUE(l->inputs[0].data.owner()->unique());
   AnswerPlus(*l, 1);
@@ -356,7 +356,7 @@ TEST_F(EnsembleTest, TheResponseCacheAnswersForTheWholeOfIt) {
   EXPECT_EQ(ask(10), 11);
   EXPECT_EQ(ask(10), 11);
   EXPECT_EQ(ask(20), 22);
-  EXPECT_EQ(ask(30), -1);  // errors are not kept
+  EXPECT_EQ(ask(30), -1);  // errors are not cached
   EXPECT_EQ(ask(30), 34);
   EXPECT_EQ(ask(30), 34);
   EXPECT_EQ(ask(30, 7), 35);
@@ -405,7 +405,7 @@ TEST_F(EnsembleTest, AnErrorOfAStepEndsIt) {
   EXPECT_EQ(sink.status(), UnavailableError("in ensemble 'e', no"));
   EXPECT_TRUE(other->cancelled());
   EXPECT_EQ(e->gate().inside(), 0u);
-  // Late, and of no interest to anybody.
+  // A late answer is ignored.
   AnswerPlus(*other, 1);
   EXPECT_EQ(sink.responses().size(), 1u);
   EXPECT_EQ(e->statistics().Snapshot().fail.count, 1u);
@@ -437,7 +437,7 @@ TEST_F(EnsembleTest, AMissingOutputIsADeadlock) {
       InternalError(
           "in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
           "ensemble steps can be made: step 'a' (number 1) has not given output 'OUT', which is tensor 'T'"));
-  // A step that ends without a word is no better.
+  // A step that ends without a response also fails the request.
   AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   KeepingSink silent;
   Ask(e, silent);
@@ -502,7 +502,7 @@ TEST_F(EnsembleTest, AStopEndsWhatDoesNotEnd) {
   EXPECT_EQ(sink.responses().size(), 1u);
 }
 
-// ---- models that come and go ----
+// ---- loads and unloads ----
 
 TEST_F(EnsembleTest, AsksTheModelThatIsThereNow) {
   AddStep("a", Plus(1));
@@ -534,7 +534,7 @@ TEST_F(EnsembleTest, ARequestKeepsTheModelsItBeganWith) {
   auto e = Serve(StepText("a", "X", "T") + StepText("b", "T", "Y"));
   KeepingSink sink;
   Ask(e, sink);
-  // An unload closes the gate and waits for those inside.
+  // An unload closes the gate and waits for the requests inside.
   catalog_.SetState("b", 1, VersionState::kUnloading, "");
   b->gate().Close();
   EXPECT_EQ(b->gate().inside(), 1u);
@@ -604,7 +604,7 @@ TEST_F(EnsembleTest, EveryResponseOfADecoupledStepFlowsOn) {
   source->Respond(FakeStep::Response({Int32Tensor("OUT", {1})}), false);
   source->Respond(FakeStep::Response({Int32Tensor("OUT", {2})}), false);
   EXPECT_TRUE(sink.responses().empty());
-  // From elsewhere, and kept for those that come later.
+  // From another buffer, kept for later answers.
   AnswerPlus(*late->Take(), 99);
   EXPECT_THAT(sink.Values("Y"), ElementsAre(Values{101}, Values{102}));
   source->Respond(FakeStep::Response({Int32Tensor("OUT", {3})}), false);

@@ -1,4 +1,4 @@
-// The nodes of examples/custom_nodes, as a pipeline uses them.
+// The nodes of examples/custom_nodes, run as a pipeline runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ std::vector<Number> Values(const Tensor& tensor) {
   return values;
 }
 
-// Expects a node's params to be refused when it is made.
+// Expects CodeFor() to refuse a node's params.
 void ExpectRefused(const std::string& name, Params params) {
   const auto code = Make(name, std::move(params));
   ASSERT_FALSE(code.ok());
@@ -133,7 +133,7 @@ TEST(ExampleNodes, ImageTransformRefusesWhatItCannotDo) {
 
 class Splitter : public ::testing::Test {
  protected:
-  // A picture of four by two, in each of its quarters one number.
+  // A picture of four by two with one number in each quarter.
   static Tensor Picture() { return Floats("image", {1, 2, 4, 1}, {1, 1, 2, 2, 3, 3, 4, 4}); }
   static Tensor Detections(const std::vector<float>& rows) {
     return Floats("detections", {1, 1, static_cast<int64_t>(rows.size() / 7), 7}, rows);
@@ -145,7 +145,7 @@ class Splitter : public ::testing::Test {
     EXPECT_TRUE(outputs.ok()) << outputs.status();
     return std::move(outputs).value();
   }
-  // Right above, left below, and one of low confidence.
+  // Upper right, lower left, and one of low confidence.
   const std::vector<float> rows_ = {0, 5, 0.9F, 0.5F, 0, 1, 0.5F, 0, 6, 0.8F, 0,  0.5F, 0.5F, 1,
                                     0, 5, 0.4F, 0,    0, 1, 1,    0, 5, 0.7F, -1, -1,   0.5F, 0.5F};
 };
@@ -207,7 +207,7 @@ TEST(ExampleNodes, TextPageScalesDownWhatIsTooLarge) {
   EXPECT_FALSE(Node("text_page")->Execute({Floats("image", {1, 0, 4, 3}, {})}).ok());
 }
 
-// A page of 64 by 32 with marks on its map, each of them sure by so much.
+// A page of 64 by 32 with marks on its map, each with a confidence.
 class TextLines : public ::testing::Test {
  protected:
   void Mark(int left, int top, int width, int height, float sure) {
@@ -234,12 +234,12 @@ TEST_F(TextLines, CutsLinesInTheOrderOfReading) {
   Mark(4, 4, 24, 4, 0.9F);  // begins below the one to its right, in the same row
   Mark(4, 20, 12, 4, 0.9F);
   Mark(30, 20, 12, 3, 0.9F);  // too low
-  Mark(50, 20, 12, 4, 0.4F);  // text, but not sure
+  Mark(50, 20, 12, 4, 0.4F);  // text, but with low confidence
   const std::vector<Tensor> outputs = Cut({{"growth", "0"}, {"height", "4"}});
   EXPECT_THAT(outputs.at(1).shape, ElementsAre(3, 1, 4));
   EXPECT_THAT(Values<float>(outputs.at(1)), ElementsAre(4, 4, 28, 8, 40, 3, 52, 7, 4, 20, 16, 24));
   EXPECT_THAT(outputs.at(0).shape, ElementsAre(3, 1, 4, 24, 3));
-  // The second line is twelve pixels long; what is behind it is padding.
+  // The second line is twelve pixels long; the rest is padding.
   const std::vector<float> lines = Values<float>(outputs.at(0));
   const auto second = lines.begin() + 4 * 24 * 3;
   EXPECT_THAT(std::vector(second, second + 12 * 3), Each(FloatEq(9)));

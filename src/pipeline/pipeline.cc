@@ -13,7 +13,7 @@
 namespace braid {
 namespace {
 
-// Makes what runs the nodes, and finds out what there is to know of them.
+// Makes the steps of the nodes, and collects the facts about them.
 class Nodes {
  public:
   Nodes(const OvmsPipelineConfig& config, const Catalog& catalog, const CustomNodeLibraries& libraries,
@@ -42,7 +42,7 @@ class Nodes {
   }
 
   PipelineDefinition definition;
-  bool makes_calls = false;  // a servable behind a node does
+  bool makes_calls = false;  // whether a servable behind a node does
 
  private:
   void Add(const OvmsNodeConfig& config) {
@@ -86,7 +86,7 @@ class Nodes {
     node.known = true;
     node.inputs = std::move(*inputs);
     node.outputs = std::move(*outputs);
-    // Custom nodes take images in any order of dimensions.
+    // Custom nodes take images with dimensions in any order.
     for (TensorSpec& input : node.inputs) {
       if (input.layout.empty()) input.layout = "...";
     }
@@ -128,7 +128,7 @@ class Nodes {
     }
     node.decoupled = info.decoupled;
     node.stateful = info.stateful;
-    // Whether a DAG may ask the models of its sessions is looked at where it is loaded.
+    // The DAG's own models are checked for this when the DAG is loaded.
     if (!node.stateful && (*servable)->has_sequences()) {
       node.stateful = StatefulSpec{.states = {}, .max_sequences = UINT32_MAX, .allow_in_pipelines = true};
     }
@@ -136,7 +136,7 @@ class Nodes {
     makes_calls = makes_calls || info.makes_calls;
   }
 
-  // The shape of a model that follows its requests says how many dimensions there are, and no more.
+  // If a model's shape follows its requests, only the number of dimensions is known.
   static void Loosen(TensorSpec& spec) { SetDimensions(Dimensions(spec.shape.size(), kAnySize), spec); }
 
   const Catalog& catalog_;
@@ -145,12 +145,12 @@ class Nodes {
   std::vector<std::shared_ptr<const CustomNodeCode>> codes_;  // by node; null for models and where unknown
 };
 
-// "demultiply_count: 4", as the file has it: 0 is any number.
+// Returns "demultiply_count: 4", as in the file, where 0 means any number.
 std::string DemultiplyNote(int32_t count) {
   return "demultiply_count: " + std::to_string(std::max(count, 0));
 }
 
-// The order of edges is that of the DAG (MakeDagSpec()).
+// The edges are in the order of the DAG (MakeDagSpec()).
 DagStructure::Words WordsOf(const OvmsPipelineConfig& config) {
   DagStructure::Words words;
   if (config.demultiply_count) words.request_note = DemultiplyNote(*config.demultiply_count);
@@ -209,7 +209,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   plan->no_version = "', of which no version is loaded";
   plan->not_ready = "', which is not ready: ";
   plan->unavailable = [](std::string text) { return FaultError(Fault::kPipelineNotLoadedYet, text); };
-  // The functions are the plan's own, and live no longer than it.
+  // The functions belong to the plan and live no longer than it.
   plan->fault = [pipeline, &dag = *plan->dag](const Status& status, uint32_t node) {
     if (status.code() == StatusCode::kCancelled) return status;
     return FaultAt(status, node == Dag::kNone ? pipeline : pipeline + ", " + dag.nodes()[node].name);

@@ -18,8 +18,8 @@ std::string InputText(const PipelineNode& node, const std::string& input) {
 }
 std::string TypeText(DataType type) { return std::string(WireName(type)); }
 
-// Whether a source can be found; adds what is wrong with it. `spec` is the output of a node, when its model
-// is known.
+// Returns whether a source exists; adds its faults. `spec` is set to the output of a node if its model is
+// known.
 bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& source, const std::string& where,
                  PipelineFaults& faults, const TensorSpec*& spec) {
   spec = nullptr;
@@ -55,7 +55,7 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
   return false;
 }
 
-// Shape and precision of what one node makes and another takes.
+// Checks the shape and precision of a producer's output against a consumer's input.
 void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, const TensorSpec& output,
               const PipelineNode& to, const TensorSpec& input, const std::string& where,
               PipelineFaults& faults) {
@@ -64,7 +64,7 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
     given.insert(given.begin(), ShardsOf(definition, *to.config.gather_from_node));
   }
   const Dimensions wanted = DimensionsOf(input);
-  // A tensor without type and shape can be anything.
+  // A tensor without type and shape is compatible with all.
   const bool compared = output.type != DataType::kInvalid && input.type != DataType::kInvalid;
   const std::string source = " of output " + Quoted(output.name) + " of " + NodeText(from);
   if (compared && !Intersect(given, wanted)) {
@@ -92,7 +92,7 @@ std::string ListOf(const std::vector<std::string>& open) {
   return text.empty() ? "no demultiplexer" : text;
 }
 
-// ---- before the nodes ----
+// ---- the pipeline as a whole ----
 
 void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults) {
   for (const PipelineNode& node : definition.nodes()) {
@@ -100,7 +100,7 @@ void CheckLibraries(const PipelineDefinition& definition, PipelineFaults& faults
   }
 }
 
-// There is something to answer with, and inputs are listed once.
+// The pipeline has outputs, and no input is listed twice.
 void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   if (definition.config.outputs.empty()) {
     faults.Add(Fault::kPipelineMissingEntryOrExit, "", "it has no outputs");
@@ -113,7 +113,7 @@ void CheckEnds(const PipelineDefinition& definition, PipelineFaults& faults) {
   }
 }
 
-// A dynamic demultiplexer is the only one.
+// A dynamic demultiplexer is the only demultiplexer.
 void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<std::string> all;
   bool dynamic = false;
@@ -168,7 +168,7 @@ void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaul
   }
 }
 
-// Used outputs of a demultiplexer can be split into as many shards.
+// Used outputs of a demultiplexer can be split into the same number of shards.
 void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
   const PipelineNode& node = definition.nodes()[index];
   if (!node.config.demultiply_count || !node.known) return;
@@ -210,7 +210,7 @@ void CheckGatherTarget(const PipelineDefinition& definition, size_t index, Pipel
              "gathers from " + Quoted(from) + ", which has no demultiply_count");
 }
 
-// Each input has one source, which exists and fits; none is left out.
+// Each input of the node has one source, which exists and fits.
 void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFaults& faults) {
   const PipelineNode& node = definition.nodes()[index];
   std::set<std::string_view> fed;
@@ -238,7 +238,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFau
   }
 }
 
-// The same of the pipeline's outputs.
+// Each output of the pipeline has one source, which exists.
 void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::set<std::string_view> seen;
   for (const OvmsConnection& output : definition.config.outputs) {
@@ -253,15 +253,15 @@ void CheckOutputs(const PipelineDefinition& definition, PipelineFaults& faults) 
 
 // ---- the DAG as a whole ----
 
-// Returns whether there is none.
+// Returns whether there are no cycles.
 bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   const size_t count = definition.nodes().size();
   const std::vector<size_t> order = SourcesFirst(definition);
   if (order.size() == count) return true;
-  // The others are cycles and what lies behind them.
+  // The other nodes are in cycles or behind them.
   std::vector<bool> missing(count, true);
   for (size_t index : order) missing[index] = false;
-  // Backwards from any of them leads into a cycle; each cycle is told once.
+  // The way backwards from any of them leads into a cycle; each cycle is reported once.
   std::vector<size_t> round(count, 0);
   for (size_t start = 0, number = 1; start < count; ++start, ++number) {
     if (!missing[start] || round[start] != 0) continue;
@@ -284,7 +284,7 @@ bool CheckCycles(const PipelineDefinition& definition, PipelineFaults& faults) {
   return false;
 }
 
-// The response is reached from every node.
+// The response can be reached from every node.
 void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults) {
   std::vector<bool> reached(definition.nodes().size());
   std::vector<size_t> next;
@@ -301,7 +301,7 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
     for (size_t source : SourcesOf(definition, definition.nodes()[node])) reach(source);
   }
   for (size_t i = 0; i < reached.size(); ++i) {
-    // A second one of a name has been reported as that.
+    // A duplicate name has its own fault.
     if (reached[i] || definition.FindNode(definition.nodes()[i].config.name) != i) continue;
     faults.Add(Fault::kPipelineUnconnectedNodes, NodeText(definition.nodes()[i]), "");
   }
@@ -311,11 +311,11 @@ void CheckConnected(const PipelineDefinition& definition, PipelineFaults& faults
 // REQUIRES: no cycles.
 void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faults) {
   using Open = std::vector<std::string>;
-  // What is open behind each node; nothing where a fault has made that a guess.
+  // The open demultiplexers behind each node; nothing if a fault makes them uncertain.
   std::vector<std::optional<Open>> open(definition.nodes().size());
   const Open of_request(definition.config.demultiply_count ? 1 : 0, std::string(kRequestNode));
 
-  // What is open where `connections` come together.
+  // Returns the open demultiplexers at the meeting point of `connections`.
   auto meet = [&](const std::vector<OvmsConnection>& connections,
                   const std::string& where) -> std::optional<Open> {
     std::optional<Open> met;
@@ -357,8 +357,8 @@ void CheckGatherOrder(const PipelineDefinition& definition, PipelineFaults& faul
   meet(definition.config.outputs, "response");
 }
 
-// Models that keep state between requests allow it, run once a request, and leave the names by which clients
-// know sequences alone. REQUIRES: no cycles, and nothing found by CheckGatherOrder().
+// Models with state between requests allow pipelines, run once per request, and no tensor has the name of a
+// sequence tensor. REQUIRES: no cycles, and no fault of CheckGatherOrder().
 void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults) {
   const auto around = DemultiplexersAround(definition);
   std::map<std::pair<std::string, int64_t>, std::string> nodes;  // by model and version
@@ -396,7 +396,7 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
 
 // ---- the request ----
 
-// The consumers of an input of the pipeline agree on what it is.
+// The consumers of an input of the pipeline agree on its type and shape.
 void CheckRequestInputs(const PipelineDefinition& definition, PipelineFaults& faults) {
   struct Consumer {
     std::string where;
@@ -452,7 +452,7 @@ void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& fault
   }
   CheckOutputs(definition, faults);
   const bool acyclic = CheckCycles(definition, faults);
-  // What hangs on a name that leads nowhere would be reported twice.
+  // A missing node already has a fault; the nodes connected to it would get another one.
   if (!faults.Has(Fault::kPipelineMissingNode)) CheckConnected(definition, faults);
   if (acyclic) CheckGatherOrder(definition, faults);
   if (acyclic && !faults.Has(Fault::kPipelineWrongDemultiplexerGatherOrder)) {

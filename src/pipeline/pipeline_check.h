@@ -1,4 +1,4 @@
-// The rules of pipeline definitions, each a function of plain data that adds the faults which it finds.
+// The rules of pipeline definitions. Each rule is a function of plain data that adds its faults.
 #pragma once
 
 #include "pipeline/pipeline_definition.h"
@@ -6,7 +6,7 @@
 
 namespace braid {
 
-// The order of the rules is that in which the first fault's code is chosen.
+// Applies all rules. The order of the rules decides which fault comes first and gives the code.
 void CheckDefinition(const PipelineDefinition& definition, PipelineFaults& faults);
 
 }  // namespace braid

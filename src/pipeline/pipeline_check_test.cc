@@ -113,7 +113,7 @@ TEST_F(PipelineCheck, Models) {
               "pipeline 'p', node 'a': model 'auto' (\"allow_auto_shape\": true of the pipeline allows it)");
   entry.allow_auto_shape = true;
   EXPECT_EQ(Fault(entry), "");
-  // It follows the node before it, whatever shape it has now.
+  // It follows the node before it, regardless of that node's current shape.
   automatic =
       AddModel("auto", {Spec("IN", DataType::kInt32, {1, 2})}, {Spec("OUT", DataType::kInt32, {1, 2})});
   const_cast<ServableInfo&>(automatic->info()).automatic_shape = true;
@@ -142,7 +142,7 @@ TEST_F(PipelineCheck, OutputsOfDemultiplexers) {
             "");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "texts", {"IN=request/x"}, {"OUT=y"}), 3)}),
               Fault::kPipelineStringDemultiplicationUnsupported, "pipeline 'p', node 'a', output 'OUT'");
-  // What nobody uses is not cut.
+  // An unused output is not split.
   EXPECT_EQ(
       Fault(Entry({"x"}, {"out=b/y"}, {Cutting(Dl("b", "fixed", {"IN=request/x"}, {"OUT=y", "NONE=z"}), 4)})),
       "");
@@ -183,7 +183,7 @@ TEST_F(PipelineCheck, Sources) {
       entry, Fault::kPipelineMissingModelOutput,
       "pipeline 'p', node 'b', input 'IN': takes 'y', for which node 'a' names output 'NONE'; there is "
       "none of that name");
-  // The same holds for the pipeline's outputs.
+  // The same holds for outputs of the pipeline.
   ExpectFault(Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), Fault::kPipelineMissingDataSource,
               "pipeline 'p', output 'out': takes 'none', which is no alias among the outputs of node 'a'");
   ExpectFault(Entry({"x"}, {"out=a/y", "out=a/y"}, {Vector("a", "request/x")}),
@@ -207,7 +207,7 @@ TEST_F(PipelineCheck, ShapesAndPrecisions) {
   ExpectFault(
       entry, Fault::kInvalidShape,
       "pipeline 'p', node 'b', input 'IN': Expected: (1,10); Actual: (4,10) of output 'OUT' of node 'a'");
-  // A shard of it fits no better, the right number of shards does.
+  // A shard does not fit, but the right number of shards does.
   entry.nodes[0].demultiply_count = 4;
   ExpectFault(
       entry, Fault::kInvalidShape,
@@ -271,7 +271,7 @@ TEST_F(PipelineCheck, GatherOrder) {
   auto cut3 = [](const std::string& name, const std::string& from) {
     return Cutting(Dl(name, "m3", {"IN=" + from}, {"OUT=y"}), 2);
   };
-  // 'b' is inside 'a', and has to be gathered first.
+  // 'b' is inside 'a' and must be gathered first.
   ExpectFault(
       Entry({"x"}, {"out=g/y"},
             {cut3("a", "request/x"), Cutting(Matrix("b", "a/y"), 2), Gathering(Matrix("g", "b/y"), "a")}),
@@ -281,7 +281,7 @@ TEST_F(PipelineCheck, GatherOrder) {
                         {cut3("a", "request/x"), Cutting(Matrix("b", "a/y"), 2),
                          Gathering(Matrix("g", "b/y"), "b")})),
             "");
-  // It takes shards and what is not a shard.
+  // It takes both shards and a whole tensor.
   ExpectFault(
       Entry({"x", "m"}, {"out=s/y"},
             {Cutting(Matrix("a", "request/m"), 2), Dl("s", "sum", {"A=a/y", "B=request/x"}, {"OUT=y"})}),
@@ -292,7 +292,7 @@ TEST_F(PipelineCheck, GatherOrder) {
               Fault::kPipelineWrongDemultiplexerGatherOrder,
               "pipeline 'p', response: takes 'y' of 'a' from inside 'a' and 'x' of 'request' from inside no "
               "demultiplexer");
-  // It gathers what one of its paths did not pass.
+  // It gathers a demultiplexer that one of its paths did not pass.
   ExpectFault(Entry({"x", "z"}, {"out=g/y", "more=a/y"},
                     {Cutting(Matrix("a", "request/x"), 2), Gathering(Matrix("g", "request/z"), "a")}),
               Fault::kPipelineWrongDemultiplexerGatherOrder,
@@ -329,7 +329,7 @@ TEST_F(PipelineCheck, MetadataIsWhatFitsAllConsumers) {
   EXPECT_EQ(p->info().inputs[0].shape, (Shape{-1, -1}));
   EXPECT_EQ(p->info().inputs[0].ranges, (Dimensions{{3, 5}, {0, -1}}));
   EXPECT_EQ(p->info().inputs[0].layout, "NC");
-  // Nothing is known of what goes straight through.
+  // A tensor that goes straight through has no known type.
   EXPECT_EQ(p->info().inputs[1].type, DataType::kInvalid);
   EXPECT_TRUE(p->info().inputs[1].shape.empty());
   EXPECT_EQ(p->info().outputs[2].type, DataType::kInvalid);

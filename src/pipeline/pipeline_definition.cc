@@ -7,7 +7,7 @@
 namespace braid {
 namespace {
 
-// Calls `f` with each source that is named, of nodes' inputs and of the pipeline's outputs.
+// Calls `f` with the source of each input of a node and of each output of the pipeline.
 template <class F>
 void ForEachSource(const PipelineDefinition& definition, const F& f) {
   for (const PipelineNode& node : definition.nodes()) {
@@ -16,18 +16,18 @@ void ForEachSource(const PipelineDefinition& definition, const F& f) {
   for (const OvmsConnection& output : definition.config.outputs) f(output.source);
 }
 
-// How the DAG names what a source stands for. Two aliases of one output are one tensor.
+// Returns the DAG's name for the tensor of a source. Two aliases of one output are one tensor.
 std::string TensorName(const PipelineDefinition& definition, const OvmsDataSource& source) {
   if (source.node_name == kRequestNode) return source.data_item;
   const PipelineNode& node = definition.nodes()[*definition.FindNode(source.node_name)];
   return source.node_name + "\n" + FindAlias(node.config, source.data_item)->data_item;
 }
 
-// What the request has to carry for an input of a node, before it is split.
+// Returns the dimensions that a node's input needs in the request, before the request is split.
 Dimensions WantedOfRequest(const PipelineDefinition& definition, const PipelineNode& node,
                            const TensorSpec& input) {
   Dimensions wanted = DimensionsOf(input);
-  // What it gathers of the request is what the request was split into.
+  // The first dimension of a gathered input is the one by which the request is split.
   if (node.config.gather_from_node && !wanted.empty()) wanted.erase(wanted.begin());
   if (definition.config.demultiply_count) {
     wanted.insert(wanted.begin(), SizeOfShards(*definition.config.demultiply_count));
@@ -136,7 +136,7 @@ std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinit
                                             std::string(kRequestNode));
   for (size_t index : SourcesFirst(definition)) {
     const OvmsNodeConfig& node = definition.nodes()[index].config;
-    // All inputs of a node agree, so one of them says it.
+    // All inputs of a node agree, so one of them is enough.
     if (!node.inputs.empty()) {
       const auto before = definition.FindNode(node.inputs.front().source.node_name);
       around[index] = of_request;

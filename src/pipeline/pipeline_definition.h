@@ -1,4 +1,4 @@
-// PipelineDefinition: an entry of `pipeline_config_list` together with what is known of the models and
+// PipelineDefinition: an entry of `pipeline_config_list` together with all facts about the models and
 // libraries behind its nodes. Plain data: the rules (pipeline_check.h), the metadata and the DAG are
 // functions of it.
 #pragma once
@@ -21,17 +21,16 @@
 
 namespace braid {
 
-// The names under which a pipeline's inputs and outputs are nodes of it.
+// The node names that stand for the inputs and outputs of a pipeline.
 inline constexpr std::string_view kRequestNode = "request";
 inline constexpr std::string_view kResponseNode = "response";
 
 struct PipelineNode {
   OvmsNodeConfig config;
-  // Why nothing is known of what stands behind the node: of its library, and of its model or of what the
-  // library says about itself.
+  // The errors of finding the node's library, and of finding its model or reading the library's metadata.
   Status library;
   Status behind;
-  // Whether its inputs and outputs are known; where not, what is connected to them is not compared.
+  // Whether its inputs and outputs are known. If not, connections to them are not checked.
   bool known = false;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
@@ -39,9 +38,9 @@ struct PipelineNode {
   bool config_model = false;
   bool automatic_shape = false;
   bool decoupled = false;
-  // Set where clients name sequences to what stands behind the node.
+  // Set if clients name sequences to the servable behind the node.
   std::optional<StatefulSpec> stateful;
-  int64_t version = 0;  // which of the model's was found
+  int64_t version = 0;  // the version of the model that was found
 };
 
 class PipelineDefinition {
@@ -50,7 +49,7 @@ class PipelineDefinition {
 
   void AddNode(PipelineNode node);
 
-  // The first node of that name.
+  // Returns the first node of that name.
   std::optional<size_t> FindNode(std::string_view name) const;
   bool HasInput(std::string_view name) const;
   const std::vector<PipelineNode>& nodes() const { return nodes_; }
@@ -62,47 +61,48 @@ class PipelineDefinition {
   std::map<std::string, size_t, std::less<>> indexes_;
 };
 
-// By name; null when there is none.
+// Finds a spec by name; null if there is none.
 const TensorSpec* FindSpec(const std::vector<TensorSpec>& specs, std::string_view name);
-// The output that an alias stands for; null when there is none.
+// Returns the output that an alias stands for; null if there is none.
 const OvmsNodeOutput* FindAlias(const OvmsNodeConfig& node, std::string_view alias);
 
-// The output of a node that a source names; null where the source is the request, or where the names lead
-// nowhere.
+// Returns the output of a node that a source names; null if the source is the request or does not exist.
 const TensorSpec* FindSource(const PipelineDefinition& definition, const OvmsDataSource& source);
-// The dimensions of its shards when the node is a demultiplexer, else its own.
+// Returns the dimensions of a shard if the node is a demultiplexer, else those of the output.
 Dimensions SourceDimensions(const PipelineNode& node, const TensorSpec& output);
-// How many shards of `node_name` ("request" too) there are, as a dimension; any number when it is none.
+// Returns the number of shards of `node_name` (or "request") as a dimension; any size without a
+// demultiplexer.
 DimensionRange ShardsOf(const PipelineDefinition& definition, std::string_view node_name);
 
-// The nodes that a node waits for; one that it waits for twice stands here twice.
+// Returns the nodes that a node waits for; one that it waits for twice is listed twice.
 std::vector<size_t> SourcesOf(const PipelineDefinition& definition, const PipelineNode& node);
-// All nodes, sources before those that take from them; without those that wait for each other and those
+// Returns all nodes, sources before their consumers. Leaves out nodes that wait for each other and the nodes
 // behind them.
 std::vector<size_t> SourcesFirst(const PipelineDefinition& definition);
 
-// Whether any input or output of the pipeline or of a node takes it.
+// Returns whether an output of the pipeline or an input of a node takes `source`.
 bool IsUsed(const PipelineDefinition& definition, const OvmsDataSource& source);
-// The outputs that are used, as the model names them, each once.
+// Returns the used outputs, under the model's names, each once.
 std::vector<std::string> UsedOutputs(const PipelineDefinition& definition, const PipelineNode& node);
 
-// The demultiplexers for whose shards a node runs one by one, outermost first; by node. "request" for the
-// request's own. REQUIRES: no fault in cycles and in the order of gathers.
+// Returns, by node, the demultiplexers for whose shards the node runs one by one, outermost first. "request"
+// stands for the request's own shards. REQUIRES: no fault in cycles and in the order of gathers.
 std::vector<std::vector<std::string>> DemultiplexersAround(const PipelineDefinition& definition);
-// Those whose shards are not gathered where a node's outputs leave it: these, and the node itself.
+// Returns, by node, the demultiplexers whose shards are not yet gathered behind it: those around it, and the
+// node itself.
 std::vector<std::vector<std::string>> OpenDemultiplexers(const PipelineDefinition& definition);
 
-// What clients read. REQUIRES: no fault.
+// Return the specs that clients see. REQUIRES: no fault.
 std::vector<TensorSpec> PipelineInputs(const PipelineDefinition& definition);
 std::vector<TensorSpec> PipelineOutputs(const PipelineDefinition& definition);
-// Set when nodes have sequences, which are then those of the pipeline's clients, too: as many as each node
-// allows, and no states of the pipeline's own.
+// Returns the sequences of the pipeline; nothing if no node has sequences. The pipeline allows as many as
+// each node does, and has no states itself.
 std::optional<StatefulSpec> PipelineSequences(const PipelineDefinition& definition);
 
-// What runs. REQUIRES: no fault.
+// Returns the DAG that runs. REQUIRES: no fault.
 DagSpec MakeDagSpec(const PipelineDefinition& definition);
 
-// Inputs of nodes whose tensors come in another precision, with their own.
+// An input whose tensor arrives in another type, with the input's own type.
 struct PrecisionChange {
   size_t node = 0;
   std::string input;

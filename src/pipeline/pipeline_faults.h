@@ -1,4 +1,4 @@
-// PipelineFaults: what is wrong with a pipeline's definition, all of it.
+// PipelineFaults: all faults of a pipeline's definition.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace braid {
 
-// The text begins as clients know it, and ends with where that was: "(pipeline 'p', node 'a')".
+// Appends the place to the text that clients know: "(pipeline 'p', node 'a')".
 Status FaultAt(const Status& status, std::string_view where);
 
 struct PipelineFault {
@@ -26,13 +26,13 @@ class PipelineFaults {
 
   // `where` is "node 'a', input 'x'", or empty for the pipeline itself.
   void Add(Fault code, std::string_view where, std::string_view text);
-  // An error that somebody else has found.
+  // Adds an error that was found elsewhere.
   void Add(const Status& status, std::string_view where);
 
   bool empty() const { return faults_.empty(); }
   const std::vector<PipelineFault>& all() const { return faults_; }
   bool Has(Fault code) const;
-  // OK, or the code of the first fault with a line for each.
+  // Returns OK, or the code of the first fault with a line for each fault.
   Status ToStatus() const;
 
  private:

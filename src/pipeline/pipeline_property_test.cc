@@ -1,5 +1,5 @@
-// Random pipelines against an evaluator that knows nothing of flows: it asks each node for each shard by
-// itself, by recursion. The models answer at once or on threads, in any order.
+// Random pipelines, compared to an evaluator without flows: it recursively asks each node for each shard. The
+// models answer at once or on threads, in any order.
 #include <deque>
 #include <map>
 #include <random>
@@ -18,7 +18,7 @@ int32_t Mix(int32_t a, int32_t b) {
   return static_cast<int32_t>((static_cast<int64_t>(a) * 31 + b) % 1000003);
 }
 
-// What a node makes of its inputs, each `rows` shards of kWidth values: one shard, or `cuts` of them.
+// The answer of a node to its inputs, each `rows` shards of kWidth values: one shard, or `cuts` of them.
 Vec Compute(const std::vector<Vec>& inputs, int32_t salt, int32_t cuts) {
   Vec one(kWidth, salt);
   for (const Vec& input : inputs) {
@@ -31,7 +31,7 @@ Vec Compute(const std::vector<Vec>& inputs, int32_t salt, int32_t cuts) {
   return all;
 }
 
-// A random pipeline whose scopes are in order.
+// A random pipeline with valid scopes.
 struct Plan {
   struct Node {
     std::vector<size_t> sources;  // nodes; kRequest is the request
@@ -61,7 +61,7 @@ struct Plan {
     const size_t count = 1 + below(9);
     for (size_t i = 0; i < count; ++i) {
       Node node;
-      // The first source decides in which scope the node is; others are of the same.
+      // The first source decides the scope of the node; other sources are of the same scope.
       auto any = [&] { return below(4) == 0 ? kRequest : (i == 0 ? kRequest : below(i)); };
       node.sources.push_back(any());
       node.open = plan.OpenBehind(node.sources[0]);
@@ -79,7 +79,7 @@ struct Plan {
       }
       plan.nodes.push_back(std::move(node));
     }
-    // The response takes nodes of one scope; what it does not need goes.
+    // The response takes nodes of one scope; unneeded nodes are dropped.
     const std::vector<size_t> open = plan.nodes.back().open;
     for (size_t i = 0; i < count; ++i) {
       if (plan.nodes[i].open == open && (i + 1 == count || below(2) == 0)) plan.Use(i, true);
@@ -99,7 +99,7 @@ class Reference {
  public:
   Reference(const Plan& plan, const Vec& x) : plan_(plan), x_(x) {}
 
-  // The answer of a node in the flow `path`: which shard of each open demultiplexer it is in.
+  // Returns the answer of a node in the flow `path`, which has the shard number of each open demultiplexer.
   const Vec& Answer(size_t node, const std::vector<size_t>& path) {
     auto known = known_.find({node, path});
     if (known != known_.end()) return known->second;
@@ -121,7 +121,7 @@ class Reference {
     }
     return known_[{node, path}] = Compute(inputs, static_cast<int32_t>(node), plan.cuts);
   }
-  // What those behind a node see in the flow `path`.
+  // Returns the tensor that nodes behind `node` see in the flow `path`.
   Vec Shard(size_t node, std::vector<size_t> path) {
     if (plan_.Cuts(node) == 0) return node == Plan::kRequest ? x_ : Answer(node, path);
     const size_t number = path.back();
@@ -130,7 +130,7 @@ class Reference {
     const auto begin = whole.begin() + static_cast<ptrdiff_t>(number * kWidth);
     return {begin, begin + kWidth};
   }
-  // All shards, in order.
+  // Returns all shards, in order.
   Vec Output(size_t node, std::vector<size_t> path = {}) {
     const auto& open = plan_.nodes[node].open;
     if (path.size() == open.size()) return Shard(node, path);
@@ -151,7 +151,7 @@ class Reference {
   std::map<std::pair<size_t, std::vector<size_t>>, Vec> known_;
 };
 
-// Runs what it is given on two threads, in a random order.
+// Runs its work on two threads, in a random order.
 class Threads {
  public:
   Threads() {
@@ -210,7 +210,7 @@ class PipelineProperty : public PipelineFixture {
     return NodeName(node).append(node == Plan::kRequest ? "/x" : "/y");
   }
 
-  // `fails` is asked for each run.
+  // `fails` is called for each run.
   OvmsPipelineConfig AddModels(const Plan& plan, std::mt19937& random, std::function<bool()> fails) {
     OvmsPipelineConfig entry;
     entry.name = "p";
@@ -250,7 +250,7 @@ class PipelineProperty : public PipelineFixture {
               answer(*request);
               return;
             }
-            auto kept = std::shared_ptr<InferenceRequest>(std::move(request));  // since functions are copied
+            auto kept = std::shared_ptr<InferenceRequest>(std::move(request));  // std::function is copied
             pool_.Run([answer, kept]() mutable {
               answer(*kept);
               kept.reset();
@@ -306,7 +306,7 @@ TEST_F(PipelineProperty, AgreesWithTheReference) {
       nested += node.open.size() > 1;
     }
   }
-  // The rounds are worth something.
+  // The rounds have covered enough.
   EXPECT_GT(cuts, 300u);
   EXPECT_GT(gathers, 200u);
   EXPECT_GT(nested, 100u);

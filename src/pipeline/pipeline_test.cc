@@ -1,4 +1,4 @@
-// What pipelines do with requests.
+// Requests to pipelines.
 #include "pipeline/pipeline.h"
 #include "base/testing/places.h"
 
@@ -64,7 +64,7 @@ TEST_F(PipelineTest, RunsAChainWithoutRecursion) {
   AddPlus("m", {-1}, 1);
   const auto name = [](int i) { return std::string("n").append(std::to_string(i)); };
   std::vector<OvmsNodeConfig> nodes;
-  // The other way round, so that none can run before the ones that are read after it.
+  // In reverse order, so that no node can run before the nodes that are read after it.
   for (int i = 999; i >= 0; --i) {
     std::string input("IN=");
     input.append(i == 0 ? "request/x" : name(i - 1).append("/y"));
@@ -186,7 +186,7 @@ TEST_F(PipelineTest, APipelineIsANodeOfAnother) {
   request->call_chain = chain;
   p->Infer(std::move(request));
   EXPECT_THAT(sink.Values("out"), ElementsAre(std::vector<int32_t>{7}));
-  // A reload that would make a circle of them is refused.
+  // A reload that would make a cycle of them is refused.
   inner.nodes[0] = Dl("a", "p", {"x=request/x"}, {"out=y"});
   EXPECT_EQ(
       Fault(inner),
@@ -226,7 +226,7 @@ TEST_F(PipelineTest, CutsAnAnswerAndGathersItInTheResponse) {
   auto outputs = Run(p, {std::move(x)});
   EXPECT_EQ(Named(outputs, "out").shape, (Shape{3, 2}));
   EXPECT_THAT(Int32Values(Named(outputs, "out")), ElementsAre(1, 2, 11, 12, 21, 22));
-  // Not a byte of what was only cut and put together is copied.
+  // Splitting and stacking again copies nothing.
   EXPECT_EQ(Named(outputs, "pieces").data.data(), bytes);
   EXPECT_THAT(Int32Values(Named(outputs, "pieces")), ElementsAre(0, 1, 10, 11, 20, 21));
 }
@@ -243,7 +243,7 @@ TEST_F(PipelineTest, GathersInANodeInTheOrderOfThePieces) {
   EXPECT_EQ(p->info().outputs[0].shape, (Shape{-1}));
   KeepingSink sink;
   Send(p, sink, {Ints("x", {3, 2}, {0, 1, 10, 11, 20, 21})});
-  // All shards run beside each other; the last answers first.
+  // All shards run concurrently; the last answers first.
   ASSERT_EQ(m->kept(), 3u);
   std::vector<std::unique_ptr<InferenceRequest>> runs;
   while (auto run = m->Take()) runs.push_back(std::move(run));
@@ -310,7 +310,7 @@ TEST_F(PipelineTest, TheRequestIsCut) {
   EXPECT_EQ(outputs[0].shape, (Shape{3, 1, 2}));
   EXPECT_THAT(Int32Values(outputs[0]), ElementsAre(2, 3, 4, 5, 6, 7));
   EXPECT_THAT(Int32Values(outputs[1]), ElementsAre(1, 2, 3, 4, 5, 6));
-  // And gathered by a node.
+  // The same, gathered by a node.
   AddFlat("flat", 3);
   entry.outputs = {Connection("out=g/y")};
   entry.nodes.push_back(Gathering(Dl("g", "flat", {"IN=a/y"}, {"OUT=y"}), "request"));
@@ -346,7 +346,7 @@ TEST_F(PipelineTest, AThousandAndTenThousandBranches) {
               StartsWith("Too large dynamic demultiplication requested."));
 }
 
-// ---- what goes wrong ----
+// ---- failures ----
 
 TEST_F(PipelineTest, NoPiecesAreNoContent) {
   AddSame("cut", 2);
@@ -389,7 +389,7 @@ TEST_F(PipelineTest, AnswersThatCannotBeCutFail) {
 
 TEST_F(PipelineTest, PiecesThatBecameDifferentAreNotGathered) {
   AddSame("cut", 2);
-  // As many values as the number in it says.
+  // Returns as many values as its input says.
   AddModel("grow", {Spec("IN")}, {Spec("OUT")}, [](const std::vector<Tensor>& inputs) {
     return std::vector{
         Int32Tensor("OUT", std::vector<int32_t>(static_cast<size_t>(Int32Values(inputs[0])[0])))};
@@ -423,7 +423,7 @@ TEST_F(PipelineTest, TheFirstErrorEndsIt) {
   EXPECT_EQ(sink.status().message(), "Invalid input shape - bad (pipeline 'p', node 'b')");
   EXPECT_EQ(sink.status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(third->cancelled());
-  // What still runs is waited for by nobody and starts nothing.
+  // A late answer starts nothing.
   AnswerPlus(*third, 1);
   EXPECT_EQ(m->kept(), 1u);
   AnswerPlus(*m->Take(), 1);
@@ -509,13 +509,13 @@ TEST_F(PipelineTest, AnIntermediateTensorGoesWithItsLastReader) {
   Tensor x = Ints("x", {2, 1}, {1, 2});
   const Buffer held = x.data;
   Send(p, sink, {std::move(x)});
-  // Both shards, and the test.
+  // Referenced by both shards and the test.
   EXPECT_EQ(held.owner()->references(), 3u);
   AnswerPlus(*m->Take(), 1);
   EXPECT_EQ(held.owner()->references(), 2u);
   AnswerPlus(*m->Take(), 1);
   EXPECT_EQ(held.owner()->references(), 1u);
-  // The first model's answers are the second's alone.
+  // The second model has the only reference to the first model's answers.
   auto run = n->Take();
   EXPECT_TRUE(run->inputs[0].data.owner()->unique());
   AnswerPlus(*run, 1);
@@ -563,7 +563,7 @@ TEST_F(PipelineTest, PrecisionsAreConvertedWhereThatIsAskedFor) {
   EXPECT_THAT(Int32Values(Named(outputs, "first")), ElementsAre(3, 6));
 }
 
-// ---- life ----
+// ---- lifetimes ----
 
 TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
   AddPlus("m", {-1}, 1);
@@ -604,7 +604,7 @@ TEST_F(PipelineTest, RunsCustomNodes) {
   EXPECT_EQ(p->info().inputs[0].shape, (Shape{-1, 10}));
   std::vector<float> values(10, 1.5f);
   Tensor x{"x", DataType::kFp32, {1, 10}, CopyToHeap(std::as_bytes(std::span(values)))};
-  // Nothing is known of the library's other input, so it takes whatever is sent.
+  // The library does not describe its other input, so any tensor is accepted.
   auto outputs = Run(p, {x, Ints("z", {1, 1}, {7})});
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].shape, (Shape{1, 10}));

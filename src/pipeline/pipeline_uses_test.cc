@@ -1,4 +1,4 @@
-// Which servables pipelines and ensembles use, and that none leads back to itself.
+// The servables that pipelines and ensembles use, and the refusal of cycles.
 #include "pipeline/testing/pipeline_fixture.h"
 #include "serving/uses.h"
 

@@ -18,7 +18,7 @@ using ::testing::Pair;
 
 class SequenceOrderTest : public PipelineFixture {
  protected:
-  // x -> a -> b -> out, both stateful; b keeps what comes to it.
+  // x -> a -> b -> out, both stateful; b can hold requests.
   std::shared_ptr<Servable> ServeChain() {
     a_ = AddStateful("ma");
     b_ = AddStateful("mb");
@@ -74,7 +74,7 @@ TEST_F(SequenceOrderTest, ARequestWaitsUntilTheOneBeforeItIsAnswered) {
   const Asked second = Send(p, MiddleOf(7), 100);
   const Asked end = Send(p, EndOf(7), 1000);
   const Asked other = Send(p, StartOf(8), 5);
-  // Those of another sequence run beside it.
+  // A request of another sequence runs concurrently.
   EXPECT_THAT(a_->sums(), ElementsAre(Pair(7, 11), Pair(8, 5)));
   EXPECT_EQ(p->pending_requests(), 2);
   EXPECT_TRUE(b_->LetGo());
@@ -108,7 +108,7 @@ TEST_F(SequenceOrderTest, TheNextGoesOnWhateverBecomesOfTheOneBefore) {
   EXPECT_EQ(goes.status().code(), StatusCode::kCancelled);
   b_->LetAllGo();
   EXPECT_EQ(last.out(), 1 + 1001);
-  // One that begins the sequence anew finds nothing left of the one that failed before it.
+  // A request that begins the sequence anew finds nothing left of the failed one.
   b_->Hold();
   b_->FailNext(InternalError("broken"));
   const Asked start = Send(p, StartOf(9), 1);
@@ -163,7 +163,7 @@ TEST_F(SequenceOrderTest, AnEndHoldsThoughItsClientGoes) {
   EXPECT_EQ(late.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(again.out(), 2);
   EXPECT_EQ(p->gate().inside(), 0u);
-  // Also when no node has heard of it.
+  // Also when no node has received the request.
   KeepingSink sink;
   auto request = Request(p, sink, {Int32Tensor("x", {1})});
   Name(*request, EndOf(7));
@@ -217,7 +217,7 @@ TEST_F(SequenceOrderTest, WhatReplacesAPipelineLetsItsRequestsGoFirst) {
   EXPECT_THAT(a_->sums(), ElementsAre(Pair(7, 11), Pair(8, 5)));
   EXPECT_EQ(p->pending_requests(), 1);
   EXPECT_EQ(replaced->pending_requests(), 1);
-  // It refuses its own alone.
+  // It refuses only its own requests.
   p->gate().Close();
   p->Stop(0);
   EXPECT_EQ(second.status().code(), StatusCode::kUnavailable);
@@ -319,7 +319,7 @@ TEST_F(SequenceOrderTest, ANodeThatCallsItsOwnSequenceIsToldSo) {
   const Asked call = Send(p, MiddleOf(7), Int32Tensor("x", {1}), chain);
   EXPECT_EQ(call.status(),
             InternalError("the call to model 'p' would wait for itself: p (sequence 7) -> n_0 -> p"));
-  // Of another sequence it may be.
+  // It may be of another sequence.
   const Asked other = Send(p, StartOf(8), Int32Tensor("x", {1}), chain);
   auto inner = n->Take();
   ASSERT_NE(inner, nullptr);

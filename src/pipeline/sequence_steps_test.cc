@@ -11,7 +11,7 @@
 #include "pipeline/testing/pipeline_fixture.h"
 
 #if !defined(_GLIBCXX_TSAN)
-// The thread sanitizer has an operator new of its own.
+// The thread sanitizer replaces operator new itself.
 #include "base/testing/failing_allocation.h"
 #endif
 
@@ -36,7 +36,7 @@ class SequenceNodesTest : public PipelineFixture {
     return Entry({"x"}, {"out=b/y"},
                  {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"}), Dl("b", "mb", {"IN=a/y"}, {"OUT=y"})});
   }
-  // x -> a and x -> b, beside each other.
+  // x -> a and x -> b, concurrently.
   static OvmsPipelineConfig Fork() {
     return Entry({"x"}, {"of_a=a/y", "of_b=b/y"},
                  {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"}), Dl("b", "mb", {"IN=request/x"}, {"OUT=y"})});
@@ -129,7 +129,7 @@ TEST_F(SequenceNodesTest, TheNamesOfSequencesAreTaken) {
       HasSubstr("output 'sequence_id': the name is that of a sequence, which a pipeline with stateful "
                 "models has"));
   EXPECT_THAT(with("sequence_control_input", "y"), HasSubstr("input 'sequence_control_input': the name is"));
-  // What the model adds to its responses is none of its outputs.
+  // An output that the server adds to a model's responses cannot be a source.
   EXPECT_THAT(Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"sequence_id=y"})})),
               HasSubstr("there is none of that name"));
 }
@@ -236,12 +236,12 @@ TEST_F(SequenceNodesTest, APipelineMayBeANodeOfAnother) {
                        {Dl("i", "inner", {"x=request/x"}, {"y=y"}), Dl("b", "mb", {"IN=i/y"}, {"OUT=y"})}));
   EXPECT_EQ(IdIn(Ask(p, StartOf(3), 4)), 3u);
   EXPECT_THAT(a->sums(), ElementsAre(Pair(3, 4)));
-  // What the inner one has begun goes, too.
+  // A sequence that the inner pipeline began is dropped, too.
   b->FailNext(InternalError("broken"));
   EXPECT_FALSE(AskStatus(p, StartOf(5)).ok());
   EXPECT_THAT(a->sums(), ElementsAre(Pair(3, 4)));
   EXPECT_TRUE(AskStatus(p, StartOf(5)).ok());
-  // And a step of it is none.
+  // A failed step in the middle is taken back in the inner pipeline, too.
   b->FailNext(InternalError("broken"));
   EXPECT_FALSE(AskStatus(p, MiddleOf(3)).ok());
   EXPECT_THAT(a->sums(), ElementsAre(Pair(3, 4), Pair(5, 1)));
@@ -389,7 +389,7 @@ TEST_F(SequenceNodesTest, AStatelessNodeIsNoPartOfIt) {
   auto p = Serve(Entry({"x"}, {"out=a/y"},
                        {Dl("b", "plus", {"IN=request/x"}, {"OUT=y"}), Dl("a", "ma", {"IN=b/y"}, {"OUT=y"})}));
   Ask(p, StartOf(7));
-  // The stateless one has answered, and that has ended nothing.
+  // The stateless node has answered, which has ended nothing.
   a->FailNext(InternalError("broken"));
   EXPECT_FALSE(AskStatus(p, EndOf(7)).ok());
   EXPECT_THAT(a->sums(), ElementsAre(Pair(7, 2)));
@@ -418,7 +418,7 @@ TEST_F(SequenceNodesTest, PrecisionsAreConvertedOnTheWay) {
   EXPECT_THAT(a->dropped(), ElementsAre(7));
 }
 
-// Several clients, one sequence each at a time, with faults anywhere: what one model has, the other has, too.
+// Several clients, one sequence each at a time, with random faults: all models keep the same sequences.
 TEST_F(SequenceNodesTest, WhateverFailsTheModelsHaveTheSameSequences) {
   constexpr uint64_t kClients = 4;
   const auto a = AddStateful("ma");
@@ -496,7 +496,7 @@ TEST_F(SequenceNodesTest, StepsAreRefusedAsNodesAre) {
 
 #if !defined(_GLIBCXX_TSAN)
 
-// Keeps nothing, and asks for no memory.
+// Keeps nothing and allocates nothing.
 class EndSink final : public ResponseSink {
  public:
   void Respond(std::optional<InferenceResponse>, bool final) override { ended_ = final; }

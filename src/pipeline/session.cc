@@ -8,8 +8,8 @@
 namespace braid {
 namespace {
 
-// The request to a step, in all but its inputs, its sink and its place in the servable. All that a client
-// said about its request holds for every step of it.
+// Makes the request to a step, without its inputs, its sink and its place in the servable. The client's
+// parameters apply to every step.
 std::unique_ptr<InferenceRequest> MakeStepRequest(const InferenceRequest& from, const Servable& servable,
                                                   const std::vector<std::string>& outputs, int64_t start_ns) {
   auto request = std::make_unique<InferenceRequest>();
@@ -89,7 +89,7 @@ void Session::Abort(Status status) {
 
 void Session::FailLocked(Status status, uint32_t node) {
   ended_ = true;
-  // What was decided to be run or made is not; responses that were ready before the fault still leave.
+  // Pending runs and gathers are dropped; responses that were ready before the fault still leave.
   std::deque<Action> actions = std::exchange(actions_, {});
   for (Action& action : actions) {
     if (action.kind == Action::Kind::kRespond) {
@@ -178,10 +178,10 @@ void Session::EndRunLocked(Run& run) {
   if (!ended_) EndNodeLocked(flow, run.node);
 }
 
-// ---- doing what was decided ----
+// ---- performing actions ----
 
 void Session::Perform() {
-  // Keeps the session while runs, which hold it, come and go.
+  // Keeps the session alive while its runs, which hold it, come and go.
   const std::shared_ptr<Session> self = shared_from_this();
   Garbage garbage;
   MutexLock lock(mutex_);
@@ -211,8 +211,8 @@ void Session::Perform() {
 }
 
 void Session::Do(Action& action) {
-  // The servables are left before the client can hear the end, so that a client that has heard it can unload
-  // them without a wait.
+  // The servables are released before the client learns of the end. The client can then unload them without
+  // waiting.
   if (action.final || action.kind == Action::Kind::kFail) steps_.clear();
   switch (action.kind) {
     case Action::Kind::kRun:
@@ -222,7 +222,7 @@ void Session::Do(Action& action) {
       DoGather(action);
       return;
     case Action::Kind::kRespond: {
-      // The client may go in the call.
+      // The call may destroy the client.
       const std::unique_ptr<SessionClient> last = action.final ? std::move(client_) : nullptr;
       if (action.outputs) plan_->structure->Responded(wanted_, *action.outputs);
       (last ? last : client_)->Respond(std::move(action.outputs), action.final);
@@ -243,7 +243,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
   if (entered.part) compensation_->Asked(*entered.part);
   run->part = entered.part;
   run->NoteStart();
-  // What made them has asked; another may have come in the place of this one since.
+  // The maker of the inputs has checked this; another version may have replaced this step since.
   if (std::ranges::any_of(run->inputs, [](const Tensor& input) { return input.data.on_device(); }) &&
       (entered.servable == nullptr || !entered.servable->get().info().device_inputs)) {
     run->Answer(UnavailableError("it takes no inputs on a GPU since it was loaded again"), true);
@@ -255,7 +255,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
     return;
   }
   if (entered.servable == nullptr) {
-    // Shared since work is copyable. The run holds the session, and that the plan.
+    // Shared, since work is copyable. The run holds the session, which holds the plan.
     plan_->threads->Run([&step, run = std::shared_ptr<Run>(std::move(run))] {
       if (run->cancellation->cancelled()) {
         run->Answer(CancelledError("Request cancelled before the custom node ran"), true);
@@ -290,7 +290,8 @@ std::vector<std::string> Session::DeviceOutputs(uint32_t node) const {
   if (dag().nodes()[node].demultiply != Dag::kWhole) return names;
   for (const Dag::Port& port : dag().nodes()[node].outputs) {
     const Dag::Tensor& tensor = dag().tensors()[port.tensor];
-    // To who asks, and does not take it there. An ensemble's outputs have the names of its tensors.
+    // For a requested output that the caller does not take on a GPU. An ensemble's outputs have the names of
+    // its tensors.
     const std::vector<std::string>& taken = client_->request().device_outputs;
     const bool leaves =
         std::ranges::find(taken, tensor.name) == taken.end() &&

@@ -1,21 +1,21 @@
 // Session: one request on its way through a DAG.
 //
-// A node runs as soon as its inputs are there, branches beside each other. Tensors go on by their handles; a
-// tensor's last taker gets the session's own share in it. Where a node answers many times, each answer is a
-// flow of its own through what lies behind the node (see dag.h), and the responses leave in the order of
-// those answers. A demultiplexer's answer is split into shards, each of which is a flow too, and what their
-// flows make is stacked where the DAG gathers it.
+// A node runs as soon as its inputs are there; branches run concurrently. Tensors are passed on as handles; a
+// tensor's last consumer gets the session's own reference. When a node answers many times, each answer is a
+// separate flow through the nodes after it (see dag.h). The responses leave in the order of those answers. A
+// demultiplexer's answer is split into shards, each of which is a flow, too. The DAG's gathers stack the
+// results of these flows.
 //
-// A session has no thread: it goes on wherever an answer arrives. Whatever it does (runs, responses, the end)
-// is done by one thread at a time, in the order in which it was decided, without its lock; others leave their
-// decisions to that thread. So steps may answer while they are begun, and a chain of a thousand of them needs
-// no more stack than one.
+// A session has no thread: it continues wherever an answer arrives. One thread at a time performs its actions
+// (runs, responses, the end), in the order of the decisions and without the lock. Other threads leave their
+// decisions to that thread. So a step may answer while it is being started, and a chain of a thousand such
+// steps needs no more stack than one.
 //
-// It ends once: with the last response, with the first error, or with a cancellation. What still runs then is
-// cancelled, and its answers are dropped; the session's memory goes with the last of them.
+// It ends once: with the last response, with the first error, or with a cancellation. The end cancels pending
+// runs and drops their answers; the last of them destroys the session.
 //
-//   session.cc          the begin, the end, answers, and doing what was decided
-//   session_flows.cc    flows and the tensors in them; which node runs next
+//   session.cc          the begin, the end, answers, and performing actions
+//   session_flows.cc    flows and their tensors; which node runs next
 //   session_shards.cc   scatter and gather
 #pragma once
 
@@ -47,33 +47,33 @@ namespace braid {
 inline constexpr std::string_view kDeadlockText =
     "unexpected deadlock, at least one output is not set while no more ensemble steps can be made";
 
-// What a session holds of a step, so that it sees one state of it from beginning to end.
+// A session's hold on a step, so that it uses one version of it from beginning to end.
 struct EnteredStep {
   std::unique_ptr<ServableHandle> servable;  // null for code
-  std::optional<size_t> part = {};           // of the request's sequence
+  std::optional<size_t> part = {};           // its number in the Compensation
 };
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  // Answers of nodes that answer many times, and shards, whose flows have not ended; the session ends with
-  // UNAVAILABLE when there are more.
+  // Maximum number of open flows: answers of nodes that answer many times, and shards. The session ends
+  // with UNAVAILABLE when there are more.
   static constexpr size_t kMostFlows = 65536;
 
-  // `steps` are those of the plan. `compensation` hears what the steps that have the request's
-  // sequence do; null where none has. `wanted` are indexes among the outputs of the DAG.
+  // `steps` are those of the plan. `compensation` records the effects of the steps that have the request's
+  // sequence; null if there are none. `wanted` are indexes of the DAG's outputs.
   Session(std::shared_ptr<const DagPlan> plan, std::vector<EnteredStep> steps,
           std::shared_ptr<Compensation> compensation, std::vector<uint32_t> wanted);
 
-  // Begins; the session may have ended when this returns. Inputs that the DAG does not know are dropped.
-  // Called once. Errors that the session itself finds: UNAVAILABLE for too many flows, CANCELLED, INTERNAL
-  // for a node that answers twice without being made for it, INTERNAL with kDeadlockText when an output
-  // cannot be made, and those of shards.h.
+  // Begins; the session may have ended when this returns. Called once. Inputs that the DAG does not know are
+  // dropped. Errors of the session itself: UNAVAILABLE for too many flows, CANCELLED, and those of shards.h.
+  // INTERNAL for a second answer of a node that answers once, and with kDeadlockText when an output cannot be
+  // made.
   void Start(std::vector<Tensor> inputs, std::unique_ptr<SessionClient> client);
 
-  // Cancels what runs. The session ends as soon as one of its steps says something; a client that is gone
-  // waits for nothing. Any thread; may be called while the lock of a Cancellation is held.
+  // Cancels pending runs. The session ends with the next answer of a step; a client that is gone waits for
+  // nothing. Any thread; may be called while the lock of a Cancellation is held.
   void Cancel();
-  // Ends the session now, unless it has ended. Any thread, without locks.
+  // Ends the session now, unless it has ended. Any thread; no lock is held.
   void Abort(Status status);
 
  private:
@@ -84,25 +84,25 @@ class Session final : public std::enable_shared_from_this<Session> {
   // A tensor in a flow.
   struct Slot {
     SlotState state = SlotState::kUnknown;
-    uint32_t takers = 0;  // of its own scope that have not taken it yet
+    uint32_t takers = 0;  // in its scope, that have not taken it yet
     Tensor tensor;
   };
 
-  // What waits between an answer and the response that comes of it; in the order in which responses leave.
+  // A pending response; the list is in the order in which responses leave.
   struct Outgoing {
     std::optional<std::vector<Tensor>> outputs;
-    // Nothing more is put in front of this.
+    // No other response is inserted before this one.
     bool complete = false;
   };
 
-  // What a flow collects of the flows within it.
+  // The shards that a flow collects from its inner flows.
   struct Collected {
     std::vector<Shards> parts;  // by number of the flow
     uint32_t missing = 0;
   };
 
-  // One flow: a scope at work for one answer of its opener, or for one shard of it; the root's for the
-  // request itself.
+  // One flow: the run of a scope for one answer of its opener or for one shard of it. The root flow is the
+  // run for the request itself.
   struct Flow {
     Flow* parent = nullptr;
     std::list<Flow>::iterator self;  // in parent->flows; unset for the root
@@ -110,27 +110,27 @@ class Session final : public std::enable_shared_from_this<Session> {
     uint32_t number = 0;               // of the shard
     std::vector<Collected> collected;  // by index of the collection
     std::vector<Slot> slots;           // by slot of the tensor
-    std::vector<uint32_t> missing;     // inputs that are unknown yet, by index of the node
-    std::vector<bool> blocked;         // a node that lacks an input which it needs
-    std::vector<bool> answered;        // a node that has answered its run
-    uint32_t open = 0;                 // nodes that have not ended, flows within, and the response
+    std::vector<uint32_t> missing;     // unknown inputs, by index of the node
+    std::vector<bool> blocked;         // whether the node lacks a required input
+    std::vector<bool> answered;
+    uint32_t open = 0;                 // open nodes and inner flows, and the response
     uint32_t missing_outputs = 0;      // in the flows that respond
-    std::list<Outgoing>::iterator at;  // where its responses leave; set in the scopes around the response's
-    std::list<Flow> flows;             // within; in the order of the answers
+    std::list<Outgoing>::iterator at;  // where its responses leave, in scopes around the response
+    std::list<Flow> flows;             // in the order of the answers
   };
 
-  // What a step answers: the tensors under the names by which it knows its outputs (others are dropped),
-  // nothing when the run only ends, or an error, which ends the session.
+  // A step's answer: its outputs, nothing when the run only ends, or an error, which ends the session. The
+  // outputs have the step's names; those that the DAG does not know are dropped.
   using Outputs = Result<std::optional<std::vector<Tensor>>>;
   using Cancellations = std::list<std::shared_ptr<Cancellation>>;
 
-  // One thing to do, decided under mutex_ and done without it.
+  // One action, decided under mutex_ and performed without it.
   struct Action {
     enum class Kind : unsigned char { kRun, kGather, kRespond, kFail };
     Kind kind = Kind::kRun;
     uint32_t node = Dag::kNone;
     uint32_t gather = 0;
-    Flow* flow = nullptr;  // to which the gathered tensor goes; of use while the session has not ended
+    Flow* flow = nullptr;  // the destination of a gathered tensor; valid until the session has ended
     Shards shards = {};
     std::unique_ptr<Run> run = {};
     std::optional<std::vector<Tensor>> outputs = {};
@@ -138,7 +138,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     Status status = {};
     Cancellations cancelled = {};
   };
-  // What holds tensors and is of no more use; goes without the lock. Lists, which need no memory to be empty.
+  // Unused objects that hold tensors; destroyed without the lock. Lists, since an empty list needs no memory.
   struct Garbage {
     std::list<Flow> flows;
     std::list<Action> actions;
@@ -147,7 +147,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     Flow* flow;
     uint32_t node;
   };
-  // What max_runs_per_node needs of a node.
+  // The runs of a node that has max_runs_per_node.
   struct Limit {
     uint32_t running = 0;
     std::deque<Flow*> waiting;
@@ -175,12 +175,12 @@ class Session final : public std::enable_shared_from_this<Session> {
   void SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& outputs) BRAID_REQUIRES(mutex_);
   Slot& SlotOf(Flow& flow, uint32_t tensor) const;
   Tensor TakeLocked(Flow& flow, uint32_t tensor, const std::string& name) BRAID_REQUIRES(mutex_);
-  // That an output cannot be made, and which step is the first that has left one out.
+  // Returns the error that an output cannot be made. It names the first output that a step has left out.
   Status DeadlockLocked() const BRAID_REQUIRES(mutex_);
-  // One thing less that keeps the flow open.
+  // Removes one reason for which the flow is open; the last one ends the flow.
   void ReleaseLocked(Flow& flow) BRAID_REQUIRES(mutex_);
 
-  // Which node runs next, and what leaves.
+  // Choosing the next node and the next response.
   void AdvanceLocked() BRAID_REQUIRES(mutex_);
   void LaunchLocked(Flow& flow, uint32_t node) BRAID_REQUIRES(mutex_);
   void SkipLocked(Flow& flow, uint32_t node) BRAID_REQUIRES(mutex_);
@@ -189,23 +189,23 @@ class Session final : public std::enable_shared_from_this<Session> {
   void FlushLocked() BRAID_REQUIRES(mutex_);
   void FailLocked(Status status, uint32_t node = Dag::kNone) BRAID_REQUIRES(mutex_);
 
-  // Doing what was decided.
+  // Performing actions.
   void Perform();
   void Do(Action& action);
   void Begin(std::unique_ptr<Run> run);
   void DoGather(Action& action);
-  // Memory for inputs that the step reads without a further copy.
+  // Returns an allocator for inputs that the step reads without a further copy.
   BufferAllocator& MemoryOf(uint32_t node);
-  // Which outputs of a node may stay on a GPU: those that nobody takes but nodes that can take them there.
+  // Returns the outputs of a node that may stay on a GPU: those that all their consumers take there.
   std::vector<std::string> DeviceOutputs(uint32_t node) const;
 
   const Dag& dag() const { return *plan_->dag; }
-  // Whether responses wait for what happens in flows of this scope.
+  // Returns whether responses wait for flows of this scope.
   bool Responds(uint32_t scope) const { return dag().Within(response_scope_, scope); }
-  // Whether flows within the one that has a tensor may ask for it at any time.
+  // Returns whether inner flows may ask for a tensor at any time.
   bool Kept(uint32_t tensor) const;
 
-  // Calls `f` for the flows of `scope` within `flow`, in order; `flow` itself when it is of that scope.
+  // Calls `f` for the flows of `scope` within `flow`, in order; for `flow` itself if it is of that scope.
   template <class F>
   void ForEachFlow(Flow& flow, uint32_t scope, const F& f) {
     if (flow.scope == scope) {
@@ -213,7 +213,7 @@ class Session final : public std::enable_shared_from_this<Session> {
       return;
     }
     for (auto it = flow.flows.begin(); it != flow.flows.end();) {
-      Flow& inner = *it++;  // which may end in the call
+      Flow& inner = *it++;  // `f` may end it
       if (dag().Within(scope, inner.scope)) ForEachFlow(inner, scope, f);
     }
   }
@@ -224,13 +224,13 @@ class Session final : public std::enable_shared_from_this<Session> {
   const std::vector<uint32_t> wanted_;
   uint32_t response_scope_ = Dag::kRoot;  // the deepest of a wanted output
 
-  // Of the thread that performs; what they hold is gone when the session has ended.
+  // Used by the thread that performs; emptied when the session ends.
   std::vector<EnteredStep> steps_;
   std::unique_ptr<SessionClient> client_;
   HeapAllocator heap_;
 
-  // Held for a few steps of bookkeeping, never across a call to a step, a client or a Cancellation, nor while
-  // tensors go.
+  // Held for short updates of the state only. Never held while a step, a client or a Cancellation is called,
+  // or while tensors are destroyed.
   Mutex mutex_;
   std::list<Flow> root_ BRAID_GUARDED_BY(mutex_);  // one flow, until it has ended
   size_t flows_ BRAID_GUARDED_BY(mutex_) = 0;
@@ -240,20 +240,19 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::deque<Action> actions_ BRAID_GUARDED_BY(mutex_);
   SerialDelivery delivery_ BRAID_GUARDED_BY(mutex_);  // of actions
   bool cancelled_ BRAID_GUARDED_BY(mutex_) = false;
-  bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // the end is among the actions, or done
+  bool ended_ BRAID_GUARDED_BY(mutex_) = false;  // the end is queued or done
   Cancellations running_ BRAID_GUARDED_BY(mutex_);
   std::string missing_ BRAID_GUARDED_BY(mutex_);  // the first output that a step has left out; empty: none
   Garbage garbage_ BRAID_GUARDED_BY(mutex_);
 };
 
-// The run of a node: the sink of the request to its servable, or what its code answers to. It holds the
-// session, which it outlives by nothing.
+// The run of a node: the response sink of its servable's request or of its code. It keeps the session alive.
 class Session::Run final : public ResponseSink {
  public:
   Run(std::shared_ptr<Session> session, Flow& flow, uint32_t node)
       : flow(&flow), node(node), session_(std::move(session)) {}
 
-  // A step that an exception has taken it from answers with that.
+  // An exception that drops the request destroys the run; it then answers with an error.
   ~Run() override {
     if (!answered_) (void)Guarded([this] { Answer(UnwindingStatus(), true); });
   }
@@ -269,40 +268,40 @@ class Session::Run final : public ResponseSink {
     }
   }
 
-  // One after the other, nothing after the final one. Any thread, also one that begins the step; does not
-  // block.
+  // Delivers an answer. Answers come one at a time, and none comes after the final one. Any thread, also the
+  // thread that begins the step; does not block.
   void Answer(Outputs outputs, bool final) {
     answered_ = answered_ || final;
     failed_ = failed_ || !outputs.ok();
-    // Before what comes next, which may run within this call.
+    // Before the next node, which may run within this call.
     if (final) NoteEnd();
     if (part) {
       if (status_.ok()) status_ = outputs.status();
-      // First of all: the answer may end the request.
+      // Before OnAnswer(), since the answer may end the request.
       if (final) session_->compensation_->Answered(*part, status_);
     }
     session_->OnAnswer(*this, outputs, final);
   }
 
-  // The node is counted from here on, until it has answered for good.
+  // Counts the node as running until its final answer.
   void NoteStart() {
     start_ns_ = SteadyNowNs();
     session_->plan_->structure->NodeStarted(session_->dag(), node, inputs);
   }
   int64_t start_ns() const { return start_ns_; }
 
-  // Of use only while the session has not ended.
+  // Valid until the session has ended.
   Flow* const flow;
   const uint32_t node;
   Cancellations::iterator running;
 
-  // Under the names by which the step knows its inputs.
+  // Under the step's names for its inputs.
   std::vector<Tensor> inputs;
   std::shared_ptr<Cancellation> cancellation;  // shared with the session, which marks it
-  std::optional<size_t> part;                  // set when a step that is one has been asked
+  std::optional<size_t> part;                  // the step's number in the Compensation, once it was asked
 
  private:
-  // What fails since the session gave it up is no failure of the node's.
+  // A failure after the session's end is not the node's failure.
   void NoteEnd() {
     if (start_ns_ == 0) return;
     session_->plan_->structure->NodeEnded(node, failed_ && !cancellation->cancelled(),
@@ -310,8 +309,8 @@ class Session::Run final : public ResponseSink {
   }
 
   const std::shared_ptr<Session> session_;  // shared by all runs; any of them may be the last
-  int64_t start_ns_ = 0;                    // 0: it has not started
-  bool answered_ = false;                   // for good
+  int64_t start_ns_ = 0;                    // 0: not started
+  bool answered_ = false;                   // the final answer has come
   bool failed_ = false;                     // one of its answers was an error
   Status status_;                           // the first error
 };

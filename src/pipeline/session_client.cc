@@ -28,7 +28,7 @@ void SessionClient::Respond(std::optional<std::vector<Tensor>> outputs, bool fin
   const RetryingAllocation retrying;
   std::optional<InferenceResponse> response;
   if (outputs) response = MakeResponse(std::move(*outputs));
-  // One response is given when nothing can go wrong any more.
+  // A single response is delivered once the session can no longer fail.
   if (!servable_.info().decoupled) {
     if (response) held_ = std::move(response);
     if (!final) return;
@@ -71,7 +71,7 @@ void SessionClient::Fail(Status status, uint32_t node) {
     return;
   }
   if (cancelled) compensation_->ClientGone();
-  std::shared_ptr<InferenceRequest> request = std::move(request_);  // as functions are copied
+  std::shared_ptr<InferenceRequest> request = std::move(request_);  // std::function copies its captures
   compensation_->Fail(
       [request = std::move(request), status = std::move(status), queue = queue_, entry = entry_] {
         request->Fail(status);

@@ -1,5 +1,6 @@
-// SessionClient: the request for which a session runs, and the responses to it: their texts, the statistics,
-// and what follows the end (the sequence is taken back, the next request of the sequence runs).
+// SessionClient: the client's side of a session: the request, and the responses with their texts and
+// statistics. After the end it takes the request's effects back if necessary, and lets the sequence's next
+// request run.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,32 @@ namespace braid {
 
 class DagServable;
 
-// Called on the thread that goes on with the session, one call at a time.
+// Called by the thread that performs the session's actions, one call at a time.
 class SessionClient {
  public:
-  // The servable lives as long as the request is inside its gate. `entry` is that of the request in the queue
-  // of its sequence. It and `compensation` may be null.
+  // The servable lives as long as the request is inside its gate. `entry` is the request's entry in the queue
+  // of its sequence. `entry` and `compensation` may be null.
   SessionClient(DagServable& servable, std::shared_ptr<const DagPlan> plan,
                 std::shared_ptr<SequenceQueue> queue, std::unique_ptr<InferenceRequest> request,
                 SequenceQueue::Entry* entry, std::shared_ptr<Compensation> compensation);
 
   const InferenceRequest& request() const { return *request_; }
 
-  // One response; nothing when the session only ends. With `final` it has ended.
+  // Delivers one response, or nothing when the session only ends. `final`: the session has ended.
   void Respond(std::optional<std::vector<Tensor>> outputs, bool final);
-  // The session has ended with an error: of the node at this index, or its own (Dag::kNone). What steps have
-  // done for the sequence is taken back before the client hears of it.
+  // Ends the request with the error of node `node`, or of the session itself (Dag::kNone). The steps' effects
+  // on the sequence are taken back before the client is notified.
   void Fail(Status status, uint32_t node);
 
  private:
-  // The session is not to be called for this request any more.
+  // Detaches the session from the request: neither a cancellation nor the servable calls it any more.
   void Leave();
   InferenceResponse MakeResponse(std::vector<Tensor> outputs) const;
   void Count(ResponseKind kind);
 
   DagServable& servable_;
-  const std::shared_ptr<const DagPlan> plan_;   // shared with the servable, which may go before this
-  const std::shared_ptr<SequenceQueue> queue_;  // shared with the servable, which may go before this
+  const std::shared_ptr<const DagPlan> plan_;   // shared with the servable, which may be destroyed first
+  const std::shared_ptr<SequenceQueue> queue_;  // shared with the servable, which may be destroyed first
   const int64_t begin_ns_;
   std::unique_ptr<InferenceRequest> request_;
   SequenceQueue::Entry* const entry_;

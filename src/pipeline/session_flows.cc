@@ -1,4 +1,4 @@
-// Flows of a session and the tensors in them, and which node runs next.
+// Flows of a session and their tensors, and which node runs next.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ void Session::OpenLocked(Flow& flow, Flow* parent, uint32_t scope) {
   flow.answered.resize(plan.nodes.size());
   flow.collected.resize(plan.collections.size());
   flow.open = static_cast<uint32_t>(plan.nodes.size()) + 1;
-  // Of what lies around it, it knows what is known there; the rest it will be told.
+  // Of the outer scopes it counts the tensors that are still unknown; SetLocked() reports them later.
   auto look = [&](uint32_t tensor, bool optional, uint32_t& missing) {
     if (dag().tensors()[tensor].scope == scope) {
       ++missing;
@@ -152,7 +152,7 @@ Tensor Session::TakeLocked(Flow& flow, uint32_t tensor, const std::string& name)
   return taken;
 }
 
-// ---- going on ----
+// ---- choosing the next node ----
 
 void Session::AdvanceLocked() {
   while (!ready_.empty() && !ended_) {
@@ -187,7 +187,7 @@ void Session::LaunchLocked(Flow& flow, uint32_t node) {
   actions_.push_back({.kind = Action::Kind::kRun, .run = std::move(run)});
 }
 
-// A node that lacks an input makes nothing, and so do those after it.
+// A node that lacks an input makes no outputs; the nodes after it are skipped, too.
 void Session::SkipLocked(Flow& flow, uint32_t node) {
   const Dag::Node& plan = dag().nodes()[node];
   if (plan.many || plan.demultiply != Dag::kWhole) {
@@ -203,7 +203,7 @@ void Session::SkipLocked(Flow& flow, uint32_t node) {
 }
 
 void Session::EndNodeLocked(Flow& flow, uint32_t node) {
-  // Responses behind this flow need wait for no more of its flows.
+  // Later responses no longer wait for flows of this node.
   const uint32_t opens = dag().nodes()[node].opens;
   if (opens != Dag::kNone && Responds(opens)) {
     flow.at->complete = true;
@@ -221,7 +221,7 @@ void Session::ReleaseLocked(Flow& flow) {
   }
   ended_ = true;
   garbage_.flows.splice(garbage_.flows.end(), root_);
-  // The end goes with the last response when that has not left yet.
+  // The end goes with the last response, unless that has already left.
   if (!actions_.empty() && actions_.back().kind == Action::Kind::kRespond) {
     actions_.back().final = true;
   } else {

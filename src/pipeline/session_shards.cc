@@ -70,14 +70,14 @@ void Session::ScatterLocked(Flow& flow, uint32_t scope, const std::string& who, 
   }
 }
 
-// A demultiplexer without one of its outputs cannot go on, whatever the client thinks of it.
+// A demultiplexer needs all its outputs, also those that the client does not want.
 void Session::FailMissingLocked(uint32_t node, const std::string& output) {
   const bool told = node != Dag::kRequest && plan_->missing_output;
   FailLocked(told ? plan_->missing_output(node, output) : DeadlockLocked(),
              node == Dag::kRequest ? Dag::kNone : node);
 }
 
-// Takes what the flow with number `number` knows; goes outwards as far as collections are complete.
+// Takes the shards of the flow `inner`; continues outwards as long as collections are complete.
 void Session::CollectLocked(Flow& inner, uint32_t gather, Shards shards) {
   const Dag::Gather& plan = dag().gathers()[gather];
   const uint32_t to = dag().tensors()[plan.to].scope;
@@ -122,7 +122,7 @@ std::string Session::GatherName(const Dag::Gather& gather) const {
   return dag().tensors()[gather.from].name;
 }
 
-// Copies without the lock; meanwhile what else was decided waits.
+// Copies without the lock; other actions wait meanwhile.
 void Session::DoGather(Action& action) {
   const Dag::Gather& gather = dag().gathers()[action.gather];
   const auto& consumers = dag().tensors()[gather.to].consumers;

@@ -33,7 +33,7 @@ Status CheckSplit(const std::string& who, const Tensor& tensor) {
   return OkStatus();
 }
 
-// Whether the bytes of each tensor follow those of the one before, in memory that one owner holds.
+// Returns whether the tensors' bytes are adjacent in memory of one owner.
 bool InOneRow(const std::vector<Tensor>& tensors) {
   const Buffer& first = tensors.front().data;
   if (first.owner() == nullptr) return false;

@@ -1,5 +1,5 @@
-// Ensembles between real threads: steps that answer from threads of their own, streams, faults and clients
-// that go away. Says little by itself; it is there for the sanitizers.
+// Ensembles on real threads: steps that answer from their own threads, streams, faults and clients that
+// disconnect. Checks little itself; it exists for the sanitizers.
 #include <atomic>
 #include <deque>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// Answers on two threads, each request perhaps with some responses before the last.
+// Answers on two threads, sometimes with several responses before the last.
 class Pool {
  public:
   Pool() {
@@ -106,7 +106,7 @@ TEST_F(EnsembleStressTest, EveryRequestEndsOnce) {
   EXPECT_EQ(statistics.success.count + statistics.fail.count, 900u);
   e->gate().Close();
   EXPECT_TRUE(e->gate().WaitUntilEmpty(SteadyNowNs()));
-  pool.reset();  // what was cancelled is answered
+  pool.reset();  // answers the cancelled requests
   const auto structure = e->structure();
   for (const StructureNode& node : structure->nodes) {
     EXPECT_EQ(node.started, node.ended) << node.name;

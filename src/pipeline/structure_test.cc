@@ -1,4 +1,4 @@
-// What Servable::structure() says of ensembles and pipelines, and counts.
+// Servable::structure() of ensembles and pipelines, with its counts.
 #include "pipeline/testing/pipeline_fixture.h"
 
 namespace braid {
@@ -22,7 +22,7 @@ const StructureNode& NodeOf(const ServableStructure& structure, const std::strin
   return none;
 }
 
-// "from.port -> to.port": what has passed.
+// Returns "from.port -> to.port" and the number of tensors that have passed.
 std::vector<std::pair<std::string, uint64_t>> Passed(const ServableStructure& structure) {
   std::vector<std::pair<std::string, uint64_t>> passed;
   for (const StructureEdge& edge : structure.edges) {
@@ -147,7 +147,7 @@ TEST_F(StructureTest, WhatAnotherNodesFailureCancelsHasNotFailed) {
   Send(p, sink, {Ints("x", {1}, {1})});
   slow->Take()->Fail(InternalError("first"));
   EXPECT_TRUE(sink.ended());
-  // The other one still runs, and is told to end.
+  // The other node still runs and is cancelled.
   EXPECT_THAT(Counts(*p->structure()), ElementsAre(Pair("request", "1/1/1"), Pair("a", "1/1/1"),
                                                    Pair("b", "1/0/0"), Pair("response", "0/0/0")));
   auto late = other->Take();
@@ -181,7 +181,7 @@ TEST_F(StructureTest, OfAnEnsembleHasTheNamesOfItsModels) {
                           Pair("double_2.OUT -> stream.IN", 0), Pair("stream.OUT -> response.Y", 0)));
 }
 
-// One execution answers three times: what is behind it runs for each answer.
+// One execution answers three times: the nodes behind it run for each answer.
 TEST_F(StructureTest, BehindADecoupledStepNodesCountForEachAnswer) {
   AddStep(
       "stream",
@@ -205,7 +205,7 @@ TEST_F(StructureTest, BehindADecoupledStepNodesCountForEachAnswer) {
                           Pair("after.OUT -> response.Y", 6)));
 }
 
-// What a client does not ask for does not pass.
+// An output that the client does not request does not pass.
 TEST_F(StructureTest, OnlyWantedOutputsPassToTheResponse) {
   AddStep("a", Plus(1));
   AddStep("b", Plus(1));

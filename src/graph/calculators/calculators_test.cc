@@ -1,5 +1,4 @@
-// What each core calculator does, one by one; what they do together is compared with MediaPipe itself
-// (tests/graph).
+// The core calculators one by one. tests/graph compares their combinations with MediaPipe itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,7 +191,7 @@ TEST_F(CalculatorsTest, FlowLimiterClosesAllowWithAnInputThatNeverHadAPacket) {
   EXPECT_EQ(End(), OkStatus());
 }
 
-// A bound of FINISHED counts beside a packet only when it has settled this packet's time and none behind it.
+// Beside a packet, a bound of FINISHED counts only if this packet's time is the last that it settles.
 TEST_F(CalculatorsTest, FlowLimiterAndAFinishedThatIsAhead) {
   constexpr char kLimiter[] = R"(input_stream: "a" input_stream: "f" output_stream: "x"
            node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "FINISHED:f" output_stream: "x"
@@ -214,7 +213,7 @@ TEST_F(CalculatorsTest, FlowLimiterAndAFinishedThatIsAhead) {
   }
 }
 
-// What comes before the first packet of another input settles that input's PreStream.
+// A packet before the first packet of another input settles that input's PreStream.
 TEST_F(CalculatorsTest, FlowLimiterHandsOnWhatComesAtPreStream) {
   Start(R"(input_stream: "a" input_stream: "b" input_stream: "f" output_stream: "y"
            node { calculator: "FlowLimiterCalculator" input_stream: "a" input_stream: "b" input_stream: "FINISHED:f"
@@ -244,7 +243,7 @@ TEST_F(CalculatorsTest, ClonerRepeatsTheLatestAtEachTick) {
                   options { [mediapipe.PacketClonerCalculatorOptions.ext] {
                     output_only_when_all_inputs_received: true } } })");
   Add(0, 1, 1);
-  Add(2, 0, 2);  // b has nothing yet
+  Add(2, 0, 2);  // b has no packet yet
   Add(1, 5, 3);
   Add(2, 0, 4);
   Add(2, 0, 5);

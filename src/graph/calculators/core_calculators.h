@@ -1,6 +1,5 @@
-// The calculators of MediaPipe's core that are built in, each with the names, tags, options and behaviour
-// that it has there (docs/graphs-calculators.md). One function for each; see core_calculators.cc for their
-// names.
+// The built-in calculators of MediaPipe's core, with MediaPipe's names, tags, options and behaviour
+// (docs/graphs-calculators.md). Each has one function; core_calculators.cc has their names.
 #pragma once
 
 #include "graph/registry.h"
@@ -17,7 +16,7 @@ CalculatorKind PassThroughCalculatorKind();
 CalculatorKind PreviousLoopbackCalculatorKind();
 CalculatorKind SidePacketToStreamCalculatorKind();
 
-// The kind of a class that has FillContract().
+// Makes the kind of a class that has FillContract().
 template <class C>
 CalculatorKind KindOf() {
   return CalculatorKind{[](Contract& contract) { return C::FillContract(contract); },

@@ -1,6 +1,6 @@
-// FlowLimiterCalculator: at most `max_in_flight` packets of its first input are on their way through what
-// lies behind it; FINISHED says which have come through. `max_in_queue` more wait, and older ones are
-// dropped. Its other inputs go the way of the first one's latest packet at or before them.
+// FlowLimiterCalculator: at most `max_in_flight` packets of its first input are in flight in the nodes behind
+// it. FINISHED reports the packets that have come through. `max_in_queue` more wait, and older ones are
+// dropped. A packet of another input is treated like the first input's latest packet at or before it.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -94,7 +94,7 @@ class FlowLimiterCalculator final : public Calculator {
  private:
   int Streams() const { return static_cast<int>(queues_.size()); }
   std::deque<Packet>& Queue(int stream) { return queues_[static_cast<size_t>(stream)]; }
-  // A negative limit is none.
+  // A negative limit means no limit.
   bool HasRoom() const {
     return max_in_flight_ < 0 || in_flight_.size() < static_cast<size_t>(max_in_flight_);
   }
@@ -102,12 +102,12 @@ class FlowLimiterCalculator final : public Calculator {
   void TakeFinished(Context& context) {
     const Packet& finished = context.Input(finished_);
     if (!finished.empty()) {
-      // A packet that came through says the same of all before it.
+      // A packet that came through finishes all packets before it.
       while (!in_flight_.empty() && in_flight_.front() <= finished.timestamp()) in_flight_.pop_front();
       return;
     }
-    // FINISHED without a packet tells of its bound in calls for bounds alone, and when the call's time is the
-    // last that it has settled.
+    // Without a packet, the bound of FINISHED counts in calls for bounds alone. It also counts when the
+    // call's time is the last time that FINISHED has settled.
     const Timestamp at = context.input_timestamp();
     const Timestamp bound = context.InputBound(finished_);
     if (HasPackets(context) && (!at.IsAllowedInStream() || at.NextAllowedInStream() != bound)) return;
@@ -130,7 +130,7 @@ class FlowLimiterCalculator final : public Calculator {
     }
   }
 
-  // What becomes of the oldest packet in the queue of the first input.
+  // Decides about the oldest packet in the queue of the first input.
   void Decide(Context& context, bool allow) {
     const Packet packet = Queue(0).front();
     Queue(0).pop_front();
@@ -139,12 +139,12 @@ class FlowLimiterCalculator final : public Calculator {
     if (allow) context.Output(0, packet);
   }
 
-  // An input that has had nothing when another one has is past PreStream.
+  // If an input has no packet but another one has, it is past PreStream.
   static Timestamp Bound(const Context& context, int stream) {
     return std::max(context.InputBound(stream), Timestamp::Min());
   }
 
-  // Up to where the first input's packets are decided: the least time of one that is not.
+  // The first input's packets before this time are decided: the least time of an undecided packet.
   Timestamp DecidedBound(const Context& context) const {
     return queues_[0].empty() ? Bound(context, 0) : queues_[0].front().timestamp();
   }
@@ -170,7 +170,7 @@ class FlowLimiterCalculator final : public Calculator {
     }
   }
 
-  // Keeps the decisions that packets to come may ask for.
+  // Keeps the decisions that future packets may need.
   void ForgetDecisions(const Context& context) {
     Timestamp least = Timestamp::Done();
     for (int i = 1; i < Streams(); ++i) {
@@ -182,8 +182,8 @@ class FlowLimiterCalculator final : public Calculator {
 
   int64_t max_in_flight_ = 1;
   int max_in_queue_ = 0;
-  int64_t in_flight_timeout_ = 0;  // 0: none
-  int finished_ = 0;               // ports; -1: there is none
+  int64_t in_flight_timeout_ = 0;  // 0: no timeout
+  int finished_ = 0;               // ports; -1: none
   int allow_ = -1;
   std::vector<std::deque<Packet>> queues_;  // of each input without a tag
   std::deque<Timestamp> in_flight_;

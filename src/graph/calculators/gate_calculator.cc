@@ -1,5 +1,5 @@
-// GateCalculator: lets the packets of a time pass, or drops them. Which of both says the stream ALLOW (or
-// DISALLOW) at that time, the side packet of that name, or the option `allow`.
+// GateCalculator: passes or drops the packets of a time. The stream ALLOW (or DISALLOW) at that time decides,
+// or the side packet of that name, or the option `allow`.
 #include "graph/calculators/core_calculators.h"
 #include "mediapipe/core_calculators.pb.h"
 
@@ -72,7 +72,7 @@ class GateCalculator final : public Calculator {
     }
     state_ = state;
     if (!allow) {
-      // A side packet says the same for ever.
+      // A side packet never changes.
       for (int i = 0; by_side_packet_ && i < streams_; ++i) context.CloseOutput(i);
       return OkStatus();
     }
@@ -96,7 +96,7 @@ class GateCalculator final : public Calculator {
   }
 
   int streams_ = 0;
-  int allow_ = -1;  // ports; -1: there is none
+  int allow_ = -1;  // ports; -1: none
   int disallow_ = -1;
   int state_change_ = -1;
   bool without_packet_ = false;

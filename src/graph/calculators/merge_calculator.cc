@@ -1,5 +1,5 @@
-// MergeCalculator: several untagged inputs become one output. Of packets at the same time only that of the
-// first input goes out.
+// MergeCalculator: merges several untagged inputs into one output. Of packets at the same time, it outputs
+// only the first input's.
 #include "graph/calculators/core_calculators.h"
 
 namespace braid::graph {

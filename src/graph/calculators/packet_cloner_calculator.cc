@@ -1,5 +1,5 @@
-// PacketClonerCalculator: at each packet at TICK (or at the last input, without that tag) the latest packets
-// of the other inputs go out, at the time of the tick.
+// PacketClonerCalculator: outputs the latest packets of the other inputs at each packet at TICK (or at the
+// last input, without that tag), at the time of the tick.
 #include <vector>
 
 #include "graph/calculators/core_calculators.h"
@@ -15,7 +15,7 @@ class PacketClonerCalculator final : public Calculator {
   static Status FillContract(Contract& contract) {
     const Ports& inputs = contract.inputs();
     const int tick = TickOf(inputs);
-    const int streams = tick;  // TICK comes behind those without a tag
+    const int streams = tick;  // TICK comes after those without a tag
     if (tick < 0) return InvalidArgumentError("it needs the input_stream TICK");
     if (contract.outputs().Count("") != streams) {
       return InvalidArgumentError("it has " + std::to_string(streams) +
@@ -64,7 +64,7 @@ class PacketClonerCalculator final : public Calculator {
   }
 
   bool all_or_none_ = false;
-  int tick_ = 0;  // the port, and how many streams there are
+  int tick_ = 0;  // the port; also the number of streams
   std::vector<Packet> latest_;
 };
 

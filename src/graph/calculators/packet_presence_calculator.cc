@@ -1,5 +1,5 @@
-// PacketPresenceCalculator: PRESENCE is true at the time of each packet at PACKET, and false where it is
-// settled that there is none.
+// PacketPresenceCalculator: PRESENCE is true at the time of each packet at PACKET, and false at times that
+// are settled without a packet.
 #include "graph/calculators/core_calculators.h"
 
 namespace braid::graph {

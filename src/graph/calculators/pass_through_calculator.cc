@@ -1,4 +1,4 @@
-// PassThroughCalculator: each input goes out by the output of the same tag and index, at its time; side
+// PassThroughCalculator: passes each input on to the output of the same tag and index, at its time; side
 // packets likewise.
 #include "graph/calculators/core_calculators.h"
 

@@ -1,5 +1,5 @@
 // PreviousLoopbackCalculator: at each packet of MAIN, PREV_LOOP gets the packet that LOOP had at the time of
-// MAIN's previous packet. LOOP is made from this node's own output further on, so it is a back edge.
+// MAIN's previous packet. LOOP depends on this node's own output, so it is a back edge.
 #include <deque>
 
 #include "graph/calculators/core_calculators.h"
@@ -62,13 +62,13 @@ class PreviousLoopbackCalculator final : public Calculator {
   }
 
  private:
-  // A packet of MAIN that waits for what LOOP has at the time of the one before.
+  // A packet of MAIN that waits for LOOP at the time of the previous packet.
   struct Pending {
     Timestamp at;
     Timestamp previous;  // Unset() for the first
   };
 
-  // Whether it is known what LOOP has at that time.
+  // Whether LOOP is settled at that time.
   bool SettledInLoop(const Context& context, Timestamp at) const {
     return context.InputBound(loop_) > at || (!loops_.empty() && loops_.back().timestamp() >= at);
   }

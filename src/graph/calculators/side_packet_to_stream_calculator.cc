@@ -1,4 +1,4 @@
-// SidePacketToStreamCalculator: side packets become packets of streams: at a time of their own (AT_PRESTREAM,
+// SidePacketToStreamCalculator: outputs side packets on streams. They come at a fixed time (AT_PRESTREAM,
 // AT_POSTSTREAM, AT_ZERO, AT_TIMESTAMP), or at each packet or the first one of TICK (AT_TICK, AT_FIRST_TICK).
 #include <cstdint>
 #include <string>

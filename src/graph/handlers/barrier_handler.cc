@@ -1,5 +1,5 @@
-// BarrierInputStreamHandler: the node runs when each input has a packet, whatever their times are, and is
-// closed when one input has come to its end.
+// BarrierInputStreamHandler: the node runs when each input has a packet, at any time. It is closed when one
+// input has ended.
 #include <algorithm>
 
 #include "graph/handlers/handler_kinds.h"

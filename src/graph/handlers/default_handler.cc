@@ -1,5 +1,5 @@
 // DefaultInputStreamHandler: all inputs belong together in time. With a batch size, the node runs only when
-// as many calls are ready, and then as many times.
+// that number of calls is ready, and then that number of times.
 #include <cstdint>
 #include <deque>
 
@@ -70,7 +70,7 @@ class BatchHandler final : public InputHandler {
   SyncSet set_;
   size_t batch_size_;
   std::deque<Call> calls_;
-  size_t running_ = 0;  // of the calls, those that belong to the batch that runs
+  size_t running_ = 0;  // calls of the running batch
 };
 
 class DefaultPlan final : public InputHandlerPlan {

@@ -1,5 +1,4 @@
-// EarlyCloseInputStreamHandler: as the default, but the node is closed as soon as one input has come to its
-// end.
+// EarlyCloseInputStreamHandler: like the default, but the node is closed as soon as one input has ended.
 #include "graph/handlers/handler_kinds.h"
 #include "graph/handlers/sync_set.h"
 

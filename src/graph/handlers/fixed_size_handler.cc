@@ -1,5 +1,6 @@
-// FixedSizeInputStreamHandler: as the default, but a node that is too slow loses the oldest packets. A queue
-// that has grown to the trigger keeps its newest packets; the other queues lose what is older than those.
+// FixedSizeInputStreamHandler: like the default, but a node that is too slow loses the oldest packets. A
+// queue that has reached the trigger keeps its newest packets; the other queues drop older packets than
+// those.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -14,7 +15,7 @@ namespace {
 struct FixedSize {
   size_t trigger;
   size_t target;
-  bool all;  // nothing is dropped before all queues have grown to the trigger
+  bool all;  // nothing is dropped until all queues have reached the trigger
 };
 
 class FixedSizeHandler final : public InputHandler {
@@ -39,7 +40,7 @@ class FixedSizeHandler final : public InputHandler {
       }
       const Timestamp kept = queue[queue.size() - std::min(queue.size(), size_.target)].timestamp();
       oldest = std::min(oldest, kept);
-      // One that has not too much says nothing of the others.
+      // A queue without surplus packets does not affect the others.
       if (queue.size() > size_.target) newest = std::max(newest, kept);
     }
     if (size_.all) {
@@ -57,7 +58,7 @@ class FixedSizeHandler final : public InputHandler {
  private:
   SyncSet set_;
   FixedSize size_;
-  Timestamp kept_from_;  // what is older is dropped, whenever it comes
+  Timestamp kept_from_;  // older packets are dropped, also later ones
 };
 
 class FixedSizePlan final : public InputHandlerPlan {

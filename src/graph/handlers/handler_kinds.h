@@ -1,4 +1,4 @@
-// The kinds of input handlers, each in a file of its own; what they do is in docs/graphs.md.
+// The kinds of input handlers. Each has its own file; docs/graphs.md describes them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// ImmediateInputStreamHandler: the node runs with whatever has come, each input by itself. It runs once more
-// when an input has come to its end, and, if it processes timestamp bounds, whenever one has moved.
+// ImmediateInputStreamHandler: the node runs with the packets that are there, each input by itself. It runs
+// once more when an input has ended and, if it processes timestamp bounds, whenever one has moved.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@ class ImmediateHandler final : public InputHandler {
         bounds_(bounds ? static_cast<size_t>(inputs) : 0, Timestamp::Min()) {}
 
   HandlerStep Next(NodeInputs& inputs) override {
-    Timestamp first = Timestamp::Done();  // of the packets that are there
+    Timestamp first = Timestamp::Done();  // of the waiting packets
     Timestamp next = Timestamp::Done();
     bool all_done = true;
     for (int input = 0; input < inputs.size(); ++input) {
@@ -39,7 +39,7 @@ class ImmediateHandler final : public InputHandler {
     if (!told_) {
       told_ = true;
       if (bounds_.empty()) return {HandlerStep::Kind::kProcess, Timestamp::Done()};
-      // For the last time that is settled at all inputs, if there is one.
+      // The last time that all inputs have settled, if there is one.
       Timestamp settled = next == Timestamp::Done() ? next : Timestamp::Unstarted();
       if (next.IsRangeValue() && next > Timestamp::Min()) settled = Timestamp(next.value() - 1);
       return {HandlerStep::Kind::kProcess, settled};
@@ -48,7 +48,7 @@ class ImmediateHandler final : public InputHandler {
   }
 
  private:
-  // A bound that has moved by itself, not with a packet, is something to tell of.
+  // A bound that has moved without a packet must be reported to the node.
   void NoteBounds(const NodeInputs& inputs) {
     for (size_t input = 0; input < bounds_.size(); ++input) {
       const Timestamp bound = inputs.bound(static_cast<int>(input));
@@ -57,9 +57,9 @@ class ImmediateHandler final : public InputHandler {
     }
   }
 
-  bool told_ = true;               // false: the node is still to run for an end or a bound
+  bool told_ = true;               // false: the node must run for an end or a bound
   std::vector<bool> ended_;        // by input: its end has been seen
-  std::vector<Timestamp> bounds_;  // by input: what the node knows; empty when it does not process them
+  std::vector<Timestamp> bounds_;  // by input: the bound that the node knows, if it processes bounds
 };
 
 class ImmediatePlan final : public InputHandlerPlan {

@@ -1,5 +1,5 @@
-// MuxInputStreamHandler: each packet at the last input, SELECT, says from which of the other inputs the
-// packet of the same time is taken. What comes at the others up to then is dropped.
+// MuxInputStreamHandler: each packet at the last input, SELECT, selects the input whose packet of the same
+// time is taken. Earlier packets at the other inputs are dropped.
 #include <string>
 
 #include "graph/handlers/handler_kinds.h"

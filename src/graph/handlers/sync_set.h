@@ -1,4 +1,4 @@
-// SyncSet: inputs of a node that belong together in time: what has one timestamp is processed in one call.
+// SyncSet: inputs of a node that belong together in time. One call processes all packets of one timestamp.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@ namespace braid::graph {
 
 class SyncSet {
  public:
-  // `bounds`: a time is processed when it is settled, even if no packet has it.
+  // `bounds`: a time is processed when it is settled, even without a packet.
   SyncSet(std::vector<int> inputs, bool bounds) : inputs_(std::move(inputs)), bounds_(bounds) {}
 
-  // All inputs of a node.
+  // Makes a set of all inputs of a node.
   static SyncSet Of(const Contract& contract) {
     std::vector<int> inputs(static_cast<size_t>(contract.inputs().size()));
     std::iota(inputs.begin(), inputs.end(), 0);
     return SyncSet(std::move(inputs), contract.process_timestamp_bounds());
   }
 
-  // What could be done now; takes nothing.
+  // Returns the next possible step; takes nothing.
   HandlerStep Look(const NodeInputs& inputs) const {
     Timestamp packet = Timestamp::Done();
     Timestamp bound = Timestamp::Done();
@@ -44,7 +44,7 @@ class SyncSet {
     return {HandlerStep::Kind::kWait, next};
   }
 
-  // Takes the packets of that time. REQUIRES: Look() has just said so.
+  // Takes the packets of that time. REQUIRES: Look() has just returned it.
   void Take(NodeInputs& inputs, Timestamp at) {
     for (const int input : inputs_) {
       const PacketQueue& queue = inputs.queue(input);
@@ -54,7 +54,8 @@ class SyncSet {
   }
 
  private:
-  // The greatest time that is settled when nothing before `bound` will come; Unstarted() when there is none.
+  // Returns the greatest time that is settled if nothing before `bound` will come; Unstarted() if there is
+  // none.
   static Timestamp LastBefore(Timestamp bound) {
     if (bound <= Timestamp::Min()) return Timestamp::Unstarted();
     return Timestamp(bound.value() - 1);

@@ -1,5 +1,5 @@
-// SyncSetInputStreamHandler: each set of inputs is processed by itself, so one call has packets of one set.
-// Inputs in no set are one more.
+// SyncSetInputStreamHandler: each set of inputs is processed separately, so one call has packets of one set.
+// The inputs without a set form another one.
 #include <algorithm>
 #include <string>
 #include <utility>

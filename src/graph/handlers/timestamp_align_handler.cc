@@ -1,6 +1,6 @@
-// TimestampAlignInputStreamHandler: inputs whose clocks differ. Until each has had a packet, those of the
-// base pass alone. Then the times of the others are moved, so that the first one that waits at each is at the
-// time of the base's, and what belongs together is processed together.
+// TimestampAlignInputStreamHandler: inputs whose clocks differ. Until each input has had a packet, only those
+// of the base pass. Then the times of the other inputs are shifted, so that the first packet of each is at
+// the time of the base's. Packets of the same time are processed together.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -35,7 +35,7 @@ class TimestampAlignHandler final : public InputHandler {
     }
     const int64_t base = inputs.Next(base_).value();
     for (int input = 0; input < inputs.size(); ++input) {
-      // Differences of times that are far apart wrap around, and back again when they are added.
+      // Differences of distant times wrap around, and back again when they are added.
       offsets_[static_cast<size_t>(input)] =
           static_cast<uint64_t>(base) - static_cast<uint64_t>(inputs.Next(input).value());
     }

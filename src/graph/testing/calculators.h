@@ -17,7 +17,7 @@
 
 namespace braid::graph::testing {
 
-// What a test's nodes do, as functions of their context.
+// The behaviour of a test's nodes, as functions of their context.
 struct Behaviour {
   std::function<Status(Contract&)> contract = {};
   std::function<Status(Context&)> open = {};
@@ -44,7 +44,7 @@ class FunctionCalculator final : public Calculator {
   Behaviour behaviour_;
 };
 
-// Gives all ports the type Any, and says that the node is quick.
+// Gives all ports the type Any and declares the node quick.
 inline Status AnyContract(Contract& contract) {
   for (int i = 0; i < contract.inputs().size(); ++i) contract.SetInput(i, PortType::Any());
   for (int i = 0; i < contract.outputs().size(); ++i) contract.SetOutput(i, PortType::Any());
@@ -65,7 +65,7 @@ inline void Register(CalculatorRegistry& registry, std::string name, Behaviour b
   registry.Add(std::move(name), std::move(kind));
 }
 
-// Hands what comes at input i on to output i; offset 0.
+// Passes each packet at input i on to output i; offset 0.
 inline Behaviour Pass() {
   return {.contract =
               [](Contract& contract) {
@@ -85,7 +85,7 @@ inline Behaviour Pass() {
               }};
 }
 
-// The sum of the ints that are there; offset 0.
+// Outputs the sum of the ints at its inputs; offset 0.
 inline Behaviour Sum() {
   return {.contract =
               [](Contract& contract) {
@@ -106,7 +106,7 @@ inline Behaviour Sum() {
               }};
 }
 
-// What a node was called with: "5: 1 2 -", the time and the ints at its inputs.
+// Returns the inputs of a call: "5: 1 2 -", the time and the ints.
 inline std::string CallText(const Context& context) {
   std::string text = context.input_timestamp().DebugString() + ":";
   for (int i = 0; i < context.contract().inputs().size(); ++i) {
@@ -116,7 +116,7 @@ inline std::string CallText(const Context& context) {
   return text;
 }
 
-// What came out of a run.
+// Records the outputs of a run.
 class Recorder final : public RunObserver {
  public:
   void OnPacket(int output, Packet packet) override {
@@ -142,7 +142,7 @@ class Recorder final : public RunObserver {
 
   std::function<void()> on_packet;  // set before the run starts
 
-  // Waits for the end; what the run ended with.
+  // Waits for the end; returns the run's status.
   Status Wait() {
     std::unique_lock lock(mutex_);
     BRAID_CHECK(changed_.wait_for(lock, std::chrono::seconds(120), [this] { return ended_; }));
@@ -156,7 +156,7 @@ class Recorder final : public RunObserver {
     const std::lock_guard lock(mutex_);
     return wants_;
   }
-  // "time=value" of each packet of that output, in order.
+  // Returns "time=value" of each packet of that output, in order.
   std::vector<std::string> Texts(int output = 0) const {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> texts;

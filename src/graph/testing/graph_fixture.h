@@ -1,4 +1,4 @@
-// GraphFixture: what tests of graphs share: a registry, and one run of one graph.
+// GraphFixture: a fixture for tests of graphs: a registry, and one run of one graph.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ class GraphFixture : public ::testing::Test {
     Register(*registry, "Sum", Sum());
   }
 
-  // The nodes of a run that has not ended are closed before what the test has of its own goes.
+  // Closes the nodes of a run that has not ended before the test's own members are destroyed.
   void TearDown() override { run.reset(); }
 
   Result<std::shared_ptr<const Topology>> TryLoad(const std::string& text,
@@ -27,7 +27,7 @@ class GraphFixture : public ::testing::Test {
     BRAID_ASSIGN_OR_RETURN(::mediapipe::CalculatorGraphConfig config, ParseGraphConfig(text));
     return Topology::Create(std::move(config), registry, provided);
   }
-  // The faults of a graph that cannot be loaded.
+  // Returns the faults of a graph that cannot be loaded.
   std::string Faults(const std::string& text) {
     auto loaded = TryLoad(text);
     return loaded.ok() ? "none" : loaded.status().message();

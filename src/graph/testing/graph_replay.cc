@@ -1,17 +1,15 @@
-// graph_replay: runs cases through braid::graph::Run and says what came out of them; the other side of the
-// comparison with MediaPipe itself (tests/graph). Cases come one a line on the standard input, as JSON:
+// graph_replay: runs cases through braid::graph::Run and prints their outputs. tests/graph compares these
+// with MediaPipe itself. Each line of the standard input is a case, as JSON:
 //
 //   {"graph": "...", "outputs": ["x"], "side_packets": {"p": {"int": 3}},
 //    "steps": [["add", "a", 1, {"int": 5}], ["idle"], ["close", "a"]]}
 //
-// and each is answered by a line, in which a packet is its time, its value and how many "idle" came before
-// it:
+// Each answer is a line, in which a packet has its time, its value and the number of "idle" steps before it:
 //
 //   {"end": {"kind": "ok"}, "outputs": {"x": [[1, {"int": 5}, 0]]}}
 //
-// A run that failed has `where` ("load", "start" or "run"), the kind of fault and how many "idle" came
-// before. After its steps all inputs are closed. With --threads nodes run on threads, as those that are not
-// quick.
+// A failed run has `where` ("load", "start" or "run"), the kind of fault and the number of "idle" steps
+// before it. After the steps all inputs are closed. With --threads, nodes are not quick and run on threads.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -39,7 +37,7 @@ using Json = nlohmann::json;
 
 constexpr auto kPatience = std::chrono::seconds(10);
 
-// Threads that run what is given to them, and who can say when all is done.
+// Threads that run work and report when all of it is done.
 class Threads {
  public:
   explicit Threads(int count) {
@@ -64,7 +62,7 @@ class Threads {
     }
     changed_.notify_all();
   }
-  // False when it takes longer than is bearable.
+  // Returns false after kPatience.
   bool WaitIdle() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience, [this] { return open_ == 0; });
@@ -94,7 +92,7 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-// What a node says of itself, but for its being quick.
+// Fills the contract of a node like the calculator does, but without SetQuick().
 Status FillAsSlow(const CalculatorKind& kind, Contract& contract) {
   Contract quick = contract;
   if (Status status = kind.fill_contract(quick); !status.ok()) return status;
@@ -198,7 +196,7 @@ class Recorder final : public RunObserver {
     const std::lock_guard lock(mutex_);
     return idles_;
   }
-  // How many "idle" came before the end.
+  // The number of "idle" steps before the end.
   int ended_in() {
     const std::lock_guard lock(mutex_);
     return ended_in_;
@@ -271,7 +269,7 @@ Json Replay(const Json& test, const std::shared_ptr<const CalculatorRegistry>& r
     if (what == "add") {
       const Status added = run->AddPacket(InputOf(**topology, step.at(1)),
                                           PacketOf(step.at(3), Timestamp(step.at(2).get<int64_t>())));
-      // What comes too late for a stream or a run that has ended is nothing there, either.
+      // A packet that is too late for a stream or a run is ignored, as in MediaPipe.
       if (!added.ok() && added.code() != StatusCode::kFailedPrecondition) {
         refused = added;
         refused_in = recorder->idles();
@@ -289,7 +287,7 @@ Json Replay(const Json& test, const std::shared_ptr<const CalculatorRegistry>& r
   if (!end) return Unfinished(names, {{"where", "run"}, {"kind", "no end"}});
   wait_idle();
   Json answer = {{"end", {{"kind", "ok"}}}, {"outputs", recorder->Packets(names)}};
-  // What the run failed with tells more than what a call after that was told.
+  // The run's error says more than a later call's.
   if (!end->ok()) {
     answer["end"] = EndOf("run", *end, recorder->ended_in());
   } else if (refused) {

@@ -1,4 +1,4 @@
-// Python nodes that the test plays: it sees what is executed, and makes the steps.
+// Python nodes that the test plays: it sees the calls and makes their steps.
 #pragma once
 
 #include <deque>
@@ -46,7 +46,7 @@ class FakePythonNodes final : public PythonNodes {
     auto it = calls_.find(call);
     if (it == calls_.end()) return;
     it->second.closed = true;
-    if (!it->second.awaited) it->second.listener.reset();  // which holds this object
+    if (!it->second.awaited) it->second.listener.reset();  // the listener holds this object
     closed_.push_back(call);
   }
   uint64_t BeginSession(const Parameters&, std::shared_ptr<const CallChain>) override { return 1; }
@@ -55,19 +55,19 @@ class FakePythonNodes final : public PythonNodes {
   BufferAllocator& allocator() override { return allocator_; }
   void Stop(int64_t) override {}
 
-  // The code makes a step; it waits until it is asked for.
+  // Adds a step of the code; it waits until it is requested.
   void Step(uint64_t call, NodeStep step) {
     calls_.at(call).ahead.push_back(std::move(step));
     Deliver(call);
   }
-  // From now on there is no memory to execute anything.
+  // From now on, Execute() throws std::bad_alloc.
   void Throw() { throws_ = true; }
-  // The steps of the next call are there at once.
+  // The next call has these steps at once.
   void StepAtOnce(std::deque<NodeStep> steps) { at_once_ = std::move(steps); }
 
   Call& call(uint64_t id) { return calls_.at(id); }
   bool running(uint64_t id) const { return calls_.contains(id); }
-  // The calls' numbers, in their order.
+  // The numbers of all calls, in order.
   const std::vector<uint64_t>& executed() const { return executed_; }
   const std::vector<uint64_t>& closed() const { return closed_; }
 

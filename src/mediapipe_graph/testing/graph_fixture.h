@@ -1,5 +1,5 @@
-// What tests of served graphs begin with: graphs by their text, fake servables behind them, requests and
-// streams whose responses are kept, and calculators that do as the test says.
+// Fixture for tests of served graphs: graphs by their text, fake servables behind them, requests and streams
+// whose responses are kept, and calculators that do as the test says.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@
 
 namespace braid {
 
-// Waits for what other threads do; a test that waits in vain fails.
+// The time that a test waits for other threads; then it fails.
 inline constexpr std::chrono::seconds kPatience{20};
 
 // Keeps the responses of one request; any thread.
@@ -41,7 +41,7 @@ class KeptResponses final : public ResponseSink {
     ended_ = final;
     changed_.notify_all();
   }
-  // The one response. REQUIRES: the request ends.
+  // Waits for the single response. REQUIRES: the request ends.
   InferenceResponse& Wait() {
     std::unique_lock lock(mutex_);
     const bool ended = changed_.wait_for(lock, kPatience, [this] { return ended_; });
@@ -60,7 +60,7 @@ class KeptResponses final : public ResponseSink {
   std::vector<InferenceResponse> responses_;  // guarded by mutex_
 };
 
-// Keeps what a stream says; any thread.
+// Keeps the events of a stream; any thread.
 class KeptStream final : public StreamSink {
  public:
   struct Said {
@@ -86,13 +86,13 @@ class KeptStream final : public StreamSink {
     changed_.notify_all();
   }
 
-  // How it has ended. REQUIRES: it ends.
+  // Waits for the end and returns its status. REQUIRES: it ends.
   Status WaitEnd() {
     std::unique_lock lock(mutex_);
     BRAID_CHECK(changed_.wait_for(lock, kPatience, [this] { return end_.has_value(); }));
     return *end_;
   }
-  // REQUIRES: as many come.
+  // REQUIRES: that number comes.
   void WaitFor(size_t count) {
     std::unique_lock lock(mutex_);
     BRAID_CHECK(changed_.wait_for(lock, kPatience, [&] { return said_.size() >= count; }));
@@ -109,7 +109,7 @@ class KeptStream final : public StreamSink {
     std::lock_guard lock(mutex_);
     return wants_;
   }
-  // "{output}@{time}={values} id" of each response.
+  // Returns "{output}@{time}={values} id" of each response.
   std::vector<std::string> Texts() const {
     std::lock_guard lock(mutex_);
     std::vector<std::string> texts;
@@ -138,7 +138,7 @@ class KeptStream final : public StreamSink {
   int wants_ = 0;
 };
 
-// What calculator "TestCalculator" does in Process(), for one test at a time; streams are OvTensors.
+// A calculator whose Process() is a function of the test, for one test at a time. Streams are OvTensors.
 class TestCalculator final : public graph::Calculator {
  public:
   inline static std::function<Status(graph::Context&)> process;
@@ -161,7 +161,7 @@ class TestCalculator final : public graph::Calculator {
   }
 };
 
-// Each input goes to the output of its number.
+// Passes each input on to the output of the same number.
 class PassCalculator final : public graph::Calculator {
  public:
   static Status FillContract(graph::Contract& contract) {
@@ -181,7 +181,7 @@ class PassCalculator final : public graph::Calculator {
   }
 };
 
-// Answers a REQUEST with its own tensors and parameters, and its id as one of these.
+// Answers a REQUEST with its own tensors and parameters, and its id as a parameter.
 class MessageCalculator final : public graph::Calculator {
  public:
   static Status FillContract(graph::Contract& contract) {
@@ -232,7 +232,7 @@ class HeldCalls {
     std::lock_guard lock(mutex_);
     return cancelled_;
   }
-  // The oldest goes on: passes its input on, or ends with an error.
+  // Ends the oldest call: passes its input on, or fails with an error.
   void Finish(Status status = OkStatus()) {
     std::optional<std::pair<graph::Context*, graph::Deferral>> call;
     {
@@ -253,7 +253,7 @@ class HeldCalls {
   int cancelled_ = 0;
 };
 
-// A clock that the test moves, for several threads. Callbacks must not come back here.
+// A clock that the test moves, for several threads. Callbacks must not call it.
 class LockedTimers final : public Timers {
  public:
   int64_t NowNs() const override {
@@ -287,7 +287,7 @@ class GraphFixture : public ::testing::Test {
     registry_->Add<TestCalculator>("TestCalculator");
     registry_->Add<MessageCalculator>("MessageCalculator");
   }
-  // Before what the tests have of their own goes.
+  // Runs before the tests' own members are destroyed.
   void TearDown() override {
     for (const auto& graph : served_) {
       graph->gate().Close();
@@ -327,7 +327,7 @@ class GraphFixture : public ::testing::Test {
     served_.push_back(*made);
     return *made;
   }
-  // A servable that answers as the test says.
+  // Adds a servable that answers as the test says.
   std::shared_ptr<FakeStep> AddStep(const std::string& name, FakeStep::Behaviour behaviour,
                                     const std::vector<std::string>& inputs = {"IN"},
                                     const std::vector<std::string>& outputs = {"OUT"},
@@ -354,7 +354,7 @@ class GraphFixture : public ::testing::Test {
     request->servable = ServableHandle::Enter(graph);
     return request;
   }
-  // Sends it and waits for the answer.
+  // Sends a request and waits for the response.
   static InferenceResponse Ask(const std::shared_ptr<GraphServable>& graph, std::vector<Tensor> inputs,
                                Parameters parameters = {}) {
     KeptResponses kept;
@@ -368,7 +368,7 @@ class GraphFixture : public ::testing::Test {
     return Ask(graph, std::move(inputs), std::move(parameters)).status;
   }
 
-  // A stream, with nothing pushed. REQUIRES: it opens.
+  // Opens a stream without a message. REQUIRES: it opens.
   static std::shared_ptr<ServableStream> Open(const std::shared_ptr<GraphServable>& graph, KeptStream& kept,
                                               Parameters parameters = {}) {
     auto first = Request(graph, {}, std::move(parameters));

@@ -1,4 +1,4 @@
-// What tests of ensembles begin with: a catalog of fake steps, ensembles by the text of their configuration,
+// Fixture for tests of ensembles: a catalog of fake steps, ensembles from the text of their configuration,
 // and requests whose responses are kept.
 #pragma once
 
@@ -38,10 +38,10 @@ class KeepingSink final : public ResponseSink {
     std::lock_guard lock(mutex_);
     return ended_;
   }
-  // REQUIRES: nobody responds any more, or the test is the one that does.
+  // REQUIRES: no other thread responds any more.
   std::vector<InferenceResponse>& responses() { return responses_; }
   Status status() const { return responses_.empty() ? OkStatus() : responses_.back().status; }
-  // The values of output `name` of each response.
+  // Returns the values of output `name` of each response.
   std::vector<std::vector<int32_t>> Values(const std::string& name) const {
     std::vector<std::vector<int32_t>> values;
     for (const auto& response : responses_) {
@@ -63,7 +63,7 @@ class EnsembleFixture : public ::testing::Test {
  protected:
   using Behaviour = FakeStep::Behaviour;
 
-  // A step of inputs IN..., outputs OUT..., all INT32 vectors.
+  // Adds a step with inputs IN..., outputs OUT..., all INT32 vectors.
   std::shared_ptr<FakeStep> AddStep(const std::string& name, Behaviour behaviour = {}, bool decoupled = false,
                                     const std::vector<std::string>& inputs = {"IN"},
                                     const std::vector<std::string>& outputs = {"OUT"}) {
@@ -95,7 +95,7 @@ class EnsembleFixture : public ::testing::Test {
     };
   }
 
-  // An ensemble "e" with inputs X..., outputs as given, all INT32 vectors.
+  // Makes an ensemble "e" with inputs X... and the given outputs, all INT32 vectors.
   Result<std::shared_ptr<Servable>> Make(const std::string& steps,
                                          const std::vector<std::string>& outputs = {"Y"},
                                          const std::vector<std::string>& inputs = {"X"}) {
@@ -142,7 +142,7 @@ class EnsembleFixture : public ::testing::Test {
     request->servable = ServableHandle::Enter(servable);
     return request;
   }
-  // Sends X; returns what cancels it.
+  // Sends X; returns the request's cancellation.
   std::shared_ptr<Cancellation> Ask(const std::shared_ptr<Servable>& servable, ResponseSink& sink,
                                     const std::vector<int32_t>& x = {1}) {
     auto request = Request(servable, sink, {Int32Tensor("X", x)});

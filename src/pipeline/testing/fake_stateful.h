@@ -1,5 +1,5 @@
-// A stateful model for tests of what stands around it: OUT is the sum of all IN of the sequence so far. It
-// answers at once, or when the test says so, and fails when the test says so.
+// A stateful model for tests of its users: OUT is the sum of all IN of the sequence so far. It answers at
+// once, or when the test says so, and fails when the test says so.
 #pragma once
 
 #include <deque>
@@ -24,19 +24,19 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   explicit FakeStateful(std::string name, bool allow_in_pipelines = true)
       : Servable(Describe(std::move(name), allow_in_pipelines)) {}
 
-  // The next request fails with this when it runs; one that was to begin a sequence leaves none, one that was
-  // to end it leaves it as it was.
+  // The next request fails with this status when it runs. A start then leaves no sequence; an end leaves the
+  // sequence as it was.
   void FailNext(Status status) {
     std::lock_guard lock(mutex_);
     fault_ = std::move(status);
   }
-  // Requests wait from now on, until they are let go one by one.
+  // Holds requests from now on, until the test releases them one by one.
   void Hold() {
     std::lock_guard lock(mutex_);
     holding_ = true;
   }
-  // The oldest that waits runs; false when none waits. One that was cancelled fails, and when it is an end,
-  // has ended the sequence.
+  // Runs the oldest held request; returns false if there is none. A cancelled request fails, but a cancelled
+  // end still ends the sequence.
   bool LetGo() {
     std::unique_ptr<InferenceRequest> request;
     {
@@ -49,7 +49,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     return true;
   }
 
-  // All that wait run, and nothing waits any more.
+  // Runs all held requests and stops holding.
   void LetAllGo() {
     {
       std::lock_guard lock(mutex_);
@@ -59,13 +59,13 @@ class FakeStateful final : public Servable, public SequenceKeeper {
     }
   }
 
-  // Calls `f` when the oldest that waits is cancelled. REQUIRES: one waits.
+  // Calls `f` when the oldest held request is cancelled. REQUIRES: a request is held.
   void WhenCancelled(std::function<void()> f) {
     std::lock_guard lock(mutex_);
     held_.front()->cancellation->SetListener(std::move(f));
   }
 
-  // The sequences that there are, with their sums.
+  // Returns the current sequences with their sums.
   std::map<uint64_t, int32_t> sums() const {
     std::lock_guard lock(mutex_);
     return sums_;
@@ -177,7 +177,7 @@ class FakeStateful final : public Servable, public SequenceKeeper {
   bool holding_ = false;
 };
 
-// What names a request's sequence.
+// The sequence parameters of a request.
 struct Turn {
   uint64_t id = 0;
   bool start = false;

@@ -46,18 +46,18 @@ class FakeStep final : public Servable {
            bool decoupled = false, int64_t version = 1)
       : Servable(Describe(std::move(name), std::move(inputs), std::move(outputs), decoupled, version)) {}
 
-  // What it does with a request; by default it keeps it until Take(). Set before the first request.
+  // The step's reaction to a request; by default it keeps it until Take(). Set before the first request.
   void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
-  // Its user code asks other servables. Set before it is a node of anything.
+  // Declares that its user code calls other servables. Set before a DAG uses the step.
   void set_makes_calls() { info_.makes_calls = true; }
-  // Of Python models on GPUs.
+  // As for Python models on GPUs.
   void set_device_tensors(bool inputs, bool outputs) {
     info_.device_inputs = inputs;
     info_.device_outputs = outputs;
   }
   void set_readiness(Readiness readiness) { readiness_ = std::move(readiness); }
 
-  // The oldest request that it keeps; null when there is none.
+  // Returns the oldest kept request; null if there is none.
   std::unique_ptr<InferenceRequest> Take() {
     std::lock_guard lock(mutex_);
     if (kept_.empty()) return nullptr;
@@ -70,7 +70,7 @@ class FakeStep final : public Servable {
     return kept_.size();
   }
 
-  // A response with these outputs.
+  // Makes a response with these outputs.
   static InferenceResponse Response(std::vector<Tensor> outputs) {
     InferenceResponse response;
     response.outputs = std::move(outputs);
@@ -93,7 +93,7 @@ class FakeStep final : public Servable {
   Readiness readiness() const override { return readiness_; }
   void Stop(int64_t) override {}
 
-  // Counts what it gives.
+  // Counts allocations.
   struct CountingAllocator final : public BufferAllocator {
     Result<Buffer> Allocate(size_t size) override {
       ++allocations;

@@ -1,5 +1,4 @@
-// What tests of pipelines begin with: models that are functions of their inputs, and definitions in short
-// texts.
+// Fixture for tests of pipelines: models that are functions of their inputs, and definitions as short texts.
 //
 //   AddModel("double", {Spec("IN", kInt32, {-1, 2})}, {...}, function);
 //   auto p = Serve(Entry({"x"}, {"out=a/y"}, {Dl("a", "double", {"IN=request/x"}, {"OUT=y"})}));
@@ -18,7 +17,7 @@
 
 namespace braid {
 
-// A tensor of INT32; the values are counted from `first` on when there are none.
+// Makes an INT32 tensor; without values it counts up from `first`.
 inline Tensor Ints(std::string name, Shape shape, std::vector<int32_t> values) {
   Tensor tensor = Int32Tensor(std::move(name), values);
   tensor.shape = std::move(shape);
@@ -30,14 +29,14 @@ inline std::pair<std::string, std::string> SplitAt(const std::string& text, char
   return {text.substr(0, at), at == std::string::npos ? "" : text.substr(at + 1)};
 }
 
-// "IN=node/item".
+// Parses "IN=node/item".
 inline OvmsConnection Connection(const std::string& text) {
   auto [name, source] = SplitAt(text, '=');
   auto [node, item] = SplitAt(source, '/');
   return {name, {node, item}};
 }
 
-// A model node: inputs as "IN=node/item", outputs as "OUT=alias".
+// Makes a model node: inputs as "IN=node/item", outputs as "OUT=alias".
 inline OvmsNodeConfig Dl(const std::string& name, const std::string& model,
                          const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
   OvmsNodeConfig node;
@@ -59,7 +58,7 @@ inline OvmsNodeConfig Gathering(OvmsNodeConfig node, const std::string& from) {
   return node;
 }
 
-// A pipeline "p": outputs as "name=node/item".
+// Makes a pipeline "p": outputs as "name=node/item".
 inline OvmsPipelineConfig Entry(std::vector<std::string> inputs, const std::vector<std::string>& outputs,
                                 std::vector<OvmsNodeConfig> nodes) {
   OvmsPipelineConfig entry;
@@ -74,8 +73,7 @@ class PipelineFixture : public EnsembleFixture {
  protected:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-  // A model that answers at once with what the function makes of its inputs; one without a function keeps its
-  // requests.
+  // Adds a model that answers at once with the function's result; without a function it keeps its requests.
   std::shared_ptr<FakeStep> AddModel(const std::string& name, std::vector<TensorSpec> inputs,
                                      std::vector<TensorSpec> outputs, Function function = {}) {
     auto model = std::make_shared<FakeStep>(name, std::move(inputs), std::move(outputs));
@@ -98,7 +96,7 @@ class PipelineFixture : public EnsembleFixture {
                       return std::vector{Ints("OUT", inputs[0].shape, values)};
                     });
   }
-  // IN -> OUT by its handle; with `rank` dimensions of any size.
+  // IN -> OUT, the same buffer; with `rank` dimensions of any size.
   std::shared_ptr<FakeStep> AddSame(const std::string& name, size_t rank, DataType type = DataType::kInt32) {
     const Shape shape(rank, -1);
     return AddModel(name, {Spec("IN", type, shape)}, {Spec("OUT", type, shape)},
@@ -119,13 +117,13 @@ class PipelineFixture : public EnsembleFixture {
     catalog_.Publish(*made);
     return *made;
   }
-  // The text of what is wrong with an entry, a line for each fault.
+  // Returns the text of an entry's faults, one per line.
   std::string Fault(const OvmsPipelineConfig& entry) { return Make(entry).status().message(); }
 
   void Send(const std::shared_ptr<Servable>& pipeline, ResponseSink& sink, std::vector<Tensor> inputs) {
     pipeline->Infer(Request(pipeline, sink, std::move(inputs)));
   }
-  // Sends and waits; the outputs, or none when it has failed.
+  // Sends and waits; returns the outputs, or none after a failure.
   std::vector<Tensor> Run(const std::shared_ptr<Servable>& pipeline, std::vector<Tensor> inputs) {
     KeepingSink sink;
     Send(pipeline, sink, std::move(inputs));

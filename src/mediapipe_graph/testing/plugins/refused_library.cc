@@ -1,4 +1,4 @@
-// Libraries that a server refuses; which one this is, a definition says.
+// Libraries that a server refuses; a preprocessor definition chooses the fault.
 #include <cstdlib>
 
 #include "braid_calculator.h"

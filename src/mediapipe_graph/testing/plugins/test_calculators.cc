@@ -1,4 +1,4 @@
-// Calculators that use all of the interface, and count what the server has not given back.
+// Calculators that use the whole interface, and count objects that the server has not released.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +19,7 @@ std::atomic<long> done_owners{0};
 std::atomic<long> done_again{0};
 std::atomic<long> live_calculators{0};
 
-// The memory of the packets that the C++ half of the interface makes.
+// The memory of packets that the C++ part of the interface makes.
 struct Value {
   explicit Value(float of) : value(of) { ++live_values; }
   Value(const Value& other) : Value(other.value) {}
@@ -35,7 +35,7 @@ class Counted : public plugin::Calculator {
   ~Counted() override { --live_calculators; }
 };
 
-// "FP32 x [2] 1 2 @5", "true @5", ...: all that the interface says of a packet.
+// Returns "FP32 x [2] 1 2 @5", "true @5", ...: everything that the interface shows of a packet.
 std::string TextOf(const plugin::Context& context, const plugin::Packet& packet) {
   std::string text = "nothing";
   BraidTensor tensor{};
@@ -69,7 +69,7 @@ std::string TextOf(const plugin::Context& context, const plugin::Packet& packet)
   return text + " @" + std::to_string(packet.timestamp());
 }
 
-// What comes at input i goes to output i.
+// Passes each packet at input i on to output i.
 class PassOn final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -87,7 +87,7 @@ class PassOn final : public Counted {
   }
 };
 
-// Says what its input is.
+// Outputs a description of its input.
 class Tell final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -100,7 +100,8 @@ class Tell final : public Counted {
   }
 };
 
-// For each input one packet of the kind that the tag of each output names, from the input's number.
+// For each input, outputs a packet on each output: its kind is in the output's tag, its value is the input's
+// number.
 class Make final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -127,7 +128,7 @@ class Make final : public Counted {
   }
 };
 
-// Gives the packet of the call before, and at the end the last one.
+// Outputs the packet of the previous call, and the last packet at the end.
 class Delay final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -148,7 +149,7 @@ class Delay final : public Counted {
   int64_t next_ = 0;
 };
 
-// Takes objects of this library, and gives what comes.
+// Takes objects of this library and passes them on.
 class Objects final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -160,7 +161,7 @@ class Objects final : public Counted {
   }
 };
 
-// Counts from side packet START (or 0) on, option "count" times, then stops.
+// Counts up from side packet START (or 0), option "count" times, then stops.
 class Source final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -183,7 +184,7 @@ class Source final : public Counted {
   int64_t end_ = 0;
 };
 
-// Goes wrong where and as option "fault" says; else passes its input on.
+// Fails at the place and in the way of option "fault"; otherwise passes its input on.
 class Faulty final : public Counted {
  public:
   static void Describe(plugin::Contract& contract) {
@@ -227,7 +228,7 @@ class Faulty final : public Counted {
   }
 };
 
-// Its objects cannot be made.
+// Its constructor throws.
 class Unmakeable final : public plugin::Calculator {
  public:
   Unmakeable() { throw 17; }
@@ -238,13 +239,13 @@ class Unmakeable final : public plugin::Calculator {
   void Process(plugin::Context&) override {}
 };
 
-// --- A calculator by the interface itself: asks for packets that cannot be made, and counts each done().
+// --- A calculator that uses the C interface: requests invalid packets and counts each done().
 
 struct Owner {
   float values[2] = {1, 2};
   std::atomic<int> done{0};
 };
-// They stay, so that a second done() is seen and not a fault of memory.
+// Never freed, so that a second done() is counted instead of being a memory error.
 Owner owners[16];
 
 void Done(void* owner) {
@@ -261,7 +262,7 @@ void* CreateRaw() { return owners; }
 void IgnoreRaw(void*) {}
 void IgnoreCall(void*, const BraidHost*, BraidContext*) {}
 
-// Gives the number of those that could be made: the last one.
+// Outputs the number of packets that could be made: the last one.
 void ProcessRaw(void*, const BraidHost* host, BraidContext* context) {
   const int64_t shape[] = {2, 1};
   const int64_t negative[] = {-2, -1};

@@ -1,8 +1,9 @@
-// A node that goes wrong in the way that its param "fault" names, and counts what it has handed out.
+// A node with a fault that its param "fault" names. It counts the memory that it has handed out.
 //
 // Input "in": FP32. Outputs "first", "sum" and "last", each FP32 of the input's shape, with the input's
-// values plus the param "addend"; a fault of an output is one of "sum". Without "in" the outputs have shape
-// [1]. It tells of a second input and output "other", of no precision, unless the param "items" is "1".
+// values plus the param "addend". A fault of an output is one of "sum". Without "in" the outputs have shape
+// [1]. The node describes a second input and output "other", without a precision, unless the param "items" is
+// "1".
 #include <unistd.h>
 
 #include <atomic>
@@ -18,8 +19,8 @@
 
 namespace {
 
-// Pieces of memory that were handed out and not released; managers that were not deinitialized; releases in
-// all; the address of the data of the last input.
+// Allocations not yet released; managers not yet deinitialized; all releases; the address of the last input's
+// data.
 std::atomic<long> live_memory{0};
 std::atomic<long> live_managers{0};
 std::atomic<long> releases{0};
@@ -32,7 +33,7 @@ struct Manager {
 template <class T>
 T* Allocate(size_t count) {
   ++live_memory;
-  // Of one byte at least, so that an empty tensor has an address.
+  // At least one byte, so that an empty tensor has an address.
   return static_cast<T*>(std::calloc(count * sizeof(T) + 1, 1));
 }
 
@@ -70,7 +71,7 @@ CustomNodeTensor Sum(const char* name, const CustomNodeTensor* in, float addend)
   return output;
 }
 
-// Makes one output wrong.
+// Applies a fault to one output.
 void Spoil(CustomNodeTensor& output, const std::string& fault) {
   if (fault == "no_name") output.name = nullptr;
   if (fault == "no_dims") Free(std::exchange(output.dims, nullptr));

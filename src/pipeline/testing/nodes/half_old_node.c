@@ -1,4 +1,4 @@
-/* A library with initialize and without deinitialize, which is neither the old interface nor the new one. */
+/* A library with initialize but without deinitialize, which fits neither the old interface nor the new one. */
 #define DLL_PUBLIC __attribute__((visibility("default")))
 
 DLL_PUBLIC int initialize(void) { return 0; }

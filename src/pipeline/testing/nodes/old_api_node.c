@@ -1,4 +1,4 @@
-/* A node by the interface from before 2022.1: no initialize and deinitialize, no manager. Output "out" is
+/* A node with the interface from before 2022.1: no initialize, deinitialize or manager. Output "out" is
  * input "in" of I32, doubled. */
 #include <stdint.h>
 #include <stdlib.h>
