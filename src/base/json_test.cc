@@ -42,7 +42,7 @@ TEST(JsonTest, NestingIsBounded) {
             InvalidArgumentError("the JSON is nested more than 128 levels deep"));
 }
 
-// Nested deep enough that the list of what is left to destroy grows several times.
+// Nested deep enough that the destructor's list of remaining values grows several times.
 Json Nested() {
   Json value = Json::object();
   for (int i = 0; i < 5; ++i) value = Json{{"list", Json::array({i, value, value})}, {"text", "x"}};
