@@ -27,7 +27,8 @@ TEST(JsonTest, WhatIsNoJsonIsDiscardedOrExplained) {
   EXPECT_EQ(*CheckedJson("[1]"), Json::array({1}));
 }
 
-// Values are copied and written by recursion, so a text of a worker or of another server could end the process.
+// Values are copied and written by recursion, so a deep text from a worker or another server could end the
+// process.
 TEST(JsonTest, NestingIsBounded) {
   const auto nested = [](size_t levels) {
     const std::string brackets = R"(["]]\"",)";
