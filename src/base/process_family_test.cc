@@ -53,7 +53,7 @@ TEST(ProcessFamily, EndsWithDaemonsAndSessions) {
   Pipe life;
   Pipe started;
   const pid_t head = ForkThat(go.watched.get(), [&] {
-    // A child, a session of its own, and a daemon, which has another program and no parent.
+    // A child, a new session, and a daemon, which runs another program and has no parent.
     if (fork() == 0) {
       [[maybe_unused]] ssize_t written = write(started.held.get(), "1", 1);
       pause();

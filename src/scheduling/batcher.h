@@ -50,10 +50,10 @@ bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const In
 // Returns how many executions an instance may have inside, including the running one, when no instance is
 // idle. 1 means that none is handed over ahead.
 //
-// An instance that learns of its next execution only after the previous one is idle for a round trip between
-// threads (~40 us). A model that runs for 20 us would suffer. But an execution that was handed over can no
-// longer be cancelled, batched or moved to an idle instance. So only as much is handed over as begins within
-// 200 us.
+// An instance that gets its next execution only after the previous one has ended is idle in between, for a
+// round trip between threads (~40 us). A model that runs for 20 us would suffer. But an execution that was
+// handed over can no longer be cancelled, batched or moved to an idle instance. So only as much is handed
+// over as begins within 200 us.
 //   execute_ns    the usual time of an execution; 0 if not known yet
 //   running_ns    how long the current execution has run
 //   batches       whether waiting requests would be run together: then one execution ahead is enough, and the

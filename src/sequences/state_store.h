@@ -5,7 +5,7 @@
 // gives it a new *epoch*, which is greater than all before. A write is accepted only under the current epoch.
 // A replica that was presumed dead but is alive is therefore *fenced* at its next write.
 //
-//   store.Take(name, identity, [](Result<StateStore::Taken> taken) { ... });       // a sequence that is not here
+//   store.Take(name, identity, [](Result<StateStore::Taken> taken) { ... });  // one of another replica
 //   store.Write(name, identity, step, [](Result<StateStore::Written> written) { ... });
 //   store.End(name, lease, [](Result<StateStore::Written> written) { ... });
 //

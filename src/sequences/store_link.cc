@@ -203,8 +203,8 @@ void StoreLink::BeginOne(Request request) {
   });
 }
 
-// The sequence becomes this server's before the request runs. Otherwise a late first write could replace a
-// sequence that the client, told that the start had failed, has begun elsewhere since.
+// The sequence becomes this server's before the request runs. Otherwise a late first write could do damage:
+// the client was told that the start had failed, and may have begun the sequence elsewhere since.
 void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken) {
   const RetryingAllocation retrying;
   OwnershipLease begin{.life = NextLife()};
