@@ -18,7 +18,7 @@ Batch::Batch() {
 }
 
 Batch::~Batch() {
-  batch_of_thread = nullptr;  // what ends is not deferred once more
+  batch_of_thread = nullptr;  // AtEnd() must not defer again
   while (count_ > 0) std::exchange(works_[--count_], nullptr)->AtEnd();
 }
 

@@ -1,12 +1,12 @@
-// Batch: pieces of work that a thread does one after the other without waiting in between, and what can wait
-// for the last of them. Of several answers to one client only the last needs a system call then.
+// Batch: pieces of work that a thread does in a row without waiting, with actions deferred to the end of the
+// row. Of several answers to one client, only the last then needs a system call.
 //
 //   {
 //     const Batch batch;
 //     while (work is there) Do(it);  // calls Batch::Defer(connection)
 //   }                                // connection->AtEnd()
 //
-// A batch ends before its thread sleeps, and after so many pieces of work at most.
+// A batch ends before its thread sleeps, and after a bounded number of pieces.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ class Batch {
   class Work {
    public:
     virtual ~Work() = default;
-    // On the thread that deferred it.
+    // Called on the thread that deferred the work.
     virtual void AtEnd() noexcept = 0;
   };
 
-  // The batch of this thread, which has none. Ends with its object.
+  // Begins the calling thread's batch; the destructor ends it. REQUIRES: the thread has no batch.
   Batch();
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // Calls work->AtEnd() at the end of this thread's batch, once however often it is deferred. False, and no
-  // call, when the thread has no batch, or one that has much to end already.
+  // Calls work->AtEnd() at the end of this thread's batch, once however often it is deferred. Returns false,
+  // and never calls it, if the thread has no batch or the batch has no free place.
   static bool Defer(const std::shared_ptr<Work>& work) noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// BRAID_CHECK stops the process when something impossible is seen. Input, peers and the environment never
-// make it fail: what they can cause is a Status.
+// BRAID_CHECK stops the process when an invariant is broken. Input, peers and the environment never make it
+// fail: errors that they can cause are a Status.
 #pragma once
 
 namespace braid::internal {

@@ -1,5 +1,5 @@
-// Time. Steady times are nanoseconds of CLOCK_MONOTONIC, which the workers share; wall times are for people
-// and clients.
+// Time. Steady times are nanoseconds of CLOCK_MONOTONIC, which is the same clock in the workers. Wall times
+// are for people and clients.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace braid {
 inline constexpr int64_t kMillisecondNs = 1'000'000;
 inline constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 
-// Nanoseconds since an arbitrary point in the past; never goes back; comparable between processes of one
-// machine.
+// Returns nanoseconds since an arbitrary point in the past. The value never decreases and is comparable
+// between processes of one machine.
 int64_t SteadyNowNs();
 
 // Milliseconds since 1970-01-01 UTC.

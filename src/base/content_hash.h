@@ -1,4 +1,5 @@
-// ContentHash: a 128-bit hash (XXH3) of bytes that come piece by piece. It finds out chance, not ill will.
+// ContentHash: a 128-bit hash (XXH3) of bytes that are added piece by piece. It detects accidental changes;
+// it does not resist an attacker.
 #pragma once
 
 #include <xxhash.h>
@@ -20,14 +21,14 @@ class ContentHash {
   ContentHash() { XXH3_128bits_reset(state_.get()); }
 
   void Add(const void* data, size_t size) { XXH3_128bits_update(state_.get(), data, size); }
-  // With its length, so that no two different lists of texts look alike.
+  // Adds the text's length too, so that two different lists of texts do not look alike.
   void AddText(std::string_view text) {
     const uint64_t size = text.size();
     Add(&size, sizeof(size));
     Add(text.data(), text.size());
   }
 
-  // Of all that was added, the same on every machine.
+  // Returns the hash of all bytes added so far. It is the same on every machine.
   Bytes bytes() const {
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_.get()));

@@ -21,7 +21,7 @@ ElasticThreads::~ElasticThreads() {
 void ElasticThreads::Run(std::function<void()> work) {
   MutexLock lock(mutex_);
   {
-    // What has joined the queue runs, and a thread that has its place starts.
+    // Once the work is queued it must run, and a thread in the list must start, so allocations are retried.
     const RetryingAllocation retrying;
     work_.push_back(std::move(work));
     if (work_.size() <= idle_ || threads_.size() >= options_.most) {
@@ -36,7 +36,7 @@ void ElasticThreads::Run(std::function<void()> work) {
       threads_.erase(self);
     }
   }
-  // With others at work it is only slower.
+  // Other threads will do the work, only later.
   if (!threads_.empty()) return;
   const std::function<void()> own = std::move(work_.back());
   work_.pop_back();
@@ -62,7 +62,7 @@ void ElasticThreads::Loop(Threads::iterator self) {
       work_.pop_front();
       lock.Unlock();
       GuardedOrReport(options_.name, work);
-      work = nullptr;  // what it holds may take a while to let go
+      work = nullptr;  // its captures may take a while to destroy, so not under the lock
       lock.Lock();
       continue;
     }

@@ -1,10 +1,10 @@
-// ElasticThreads: threads for work that blocks or takes long, and has no place on a network thread.
+// ElasticThreads: a thread pool for work that blocks or takes long, and must not run on a network thread.
 //
 //   ElasticThreads threads({.name = "brd-node", .most = 64});
 //   threads.Run([...] { ... });
 //
-// They are made as they are needed, and end when they have been idle for some time. What comes when `most`
-// of them work waits in order.
+// Threads are started on demand and end after `idle`. While `most` threads are busy, further work waits in
+// order.
 #pragma once
 
 #include <chrono>
@@ -27,16 +27,16 @@ class ElasticThreads {
     std::chrono::milliseconds idle{5000};
   };
   explicit ElasticThreads(Options options) : options_(std::move(options)) {}
-  // Waits until all work is done. REQUIRES: nobody calls Run() any more but the work itself.
+  // Waits until all work is done. REQUIRES: only the work itself still calls Run().
   ~ElasticThreads();
   ElasticThreads(const ElasticThreads&) = delete;
   ElasticThreads& operator=(const ElasticThreads&) = delete;
 
-  // Never blocks; any thread. Should the system refuse the first thread, the work is done before this
-  // returns.
+  // Queues the work; never blocks on a free thread. Any thread. If the system refuses to start the first
+  // thread, Run() does the work itself before it returns.
   void Run(std::function<void()> work);
 
-  // What waits for a thread, and how many threads there are.
+  // The number of pieces that wait for a thread, and the number of threads.
   size_t waiting() const;
   size_t threads() const;
 
@@ -46,13 +46,13 @@ class ElasticThreads {
 
   const Options options_;
   mutable Mutex mutex_;
-  CondVar changed_;  // there is work, or the end has come
+  CondVar changed_;  // there is work, or the pool stops
   CondVar emptied_;  // no thread is left
   std::deque<std::function<void()>> work_ BRAID_GUARDED_BY(mutex_);
   Threads threads_ BRAID_GUARDED_BY(mutex_);
   size_t idle_ BRAID_GUARDED_BY(mutex_) = 0;
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
-  // The thread that ended last, which waits for the one that ended before it.
+  // The thread that ended last. Each thread joins the one that ended before it.
   std::thread ended_ BRAID_GUARDED_BY(mutex_);
 };
 

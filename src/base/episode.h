@@ -1,6 +1,4 @@
-// Episode: when something begins that then happens again and again, for one line in the log in place of many.
-//
-//   if (refusals.Goes()) BRAID_LOG_WARNING(log, "connections are refused: ...");
+// Episode: a recurring event, such as refused connections, that is logged once when it begins.
 #pragma once
 
 #include <atomic>
@@ -12,8 +10,8 @@ namespace braid {
 
 class Episode {
  public:
-  // Notes that it happens now; whether it had not for a minute. Any thread; of several at once, one is told
-  // so.
+  // Notes that the event happens now. Returns true if it did not happen in the minute before. Any thread; if
+  // several call at once, one gets true.
   bool Goes(int64_t now_ns = SteadyNowNs()) {
     constexpr int64_t kQuietNs = 60'000'000'000;
     const int64_t last_ns = last_ns_.exchange(now_ns, std::memory_order_relaxed);

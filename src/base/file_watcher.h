@@ -1,11 +1,11 @@
-// FileWatcher: tells of files that are written or replaced while the server runs.
+// FileWatcher: calls a function when files are written or replaced while the server runs.
 //
 //   FileStamps before({"tokens.txt"});
 //   ... read tokens.txt ...
 //   watcher.Add(std::move(before), [&] { ... read it again ... });
 //
-// It looks each second, which works on every file system and for files that are put in place by a symbolic
-// link, as secrets of Kubernetes are.
+// It polls once a second. That works on every file system, and for files behind a symbolic link, such as
+// Kubernetes secrets.
 #pragma once
 
 #include <sys/types.h>
@@ -22,16 +22,17 @@
 
 namespace braid {
 
-// What the file system says of some files at a time.
+// A snapshot of the metadata of some files.
 class FileStamps {
  public:
-  // Files that are not there are such, and may come. Empty names are left out.
+  // Files need not exist; they may appear later. Empty names are skipped.
   explicit FileStamps(std::vector<std::string> files);
-  // Takes them anew; whether something differs from before.
+  // Takes the snapshot again. Returns true if it differs from the one before.
   bool Renew();
 
  private:
-  // Device, inode, size, when content and inode were changed; zeros for a file that is not there.
+  // Device, inode, size, time of the last change of the content and of the inode; zeros for a file that does
+  // not exist.
   using Stamp = std::tuple<dev_t, ino_t, off_t, int64_t, int64_t>;
   static Stamp Of(const std::string& file);
 
@@ -41,13 +42,13 @@ class FileStamps {
 class FileWatcher {
  public:
   explicit FileWatcher(std::chrono::milliseconds interval = std::chrono::seconds(1)) : interval_(interval) {}
-  // Waits for a call that runs.
+  // Waits for a callback that is running.
   ~FileWatcher();
   FileWatcher(const FileWatcher&) = delete;
   FileWatcher& operator=(const FileWatcher&) = delete;
 
-  // Calls `changed` when one of the files has changed since `before`, and whenever one does so again. On a
-  // thread of its own ("brd-files"), which begins with the first.
+  // Calls `changed` once the files differ from `before`, and after each further change. Callbacks run on a
+  // separate thread ("brd-files"), which starts with the first Add().
   void Add(FileStamps before, std::function<void()> changed);
 
  private:
@@ -61,7 +62,7 @@ class FileWatcher {
   const std::chrono::milliseconds interval_;
   Mutex mutex_;
   CondVar stop_wanted_;
-  std::vector<Watch> added_ BRAID_GUARDED_BY(mutex_);  // since the last look
+  std::vector<Watch> added_ BRAID_GUARDED_BY(mutex_);  // since the last poll
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

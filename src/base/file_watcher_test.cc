@@ -19,7 +19,7 @@ class FileWatcherTest : public testing::Test {
  protected:
   std::string Path(const std::string& name) const { return folder_->path() + "/" + name; }
   void Write(const std::string& name, const std::string& text) const { std::ofstream(Path(name)) << text; }
-  // Waits until it has been called so often.
+  // Waits until the callback has been called `count` times.
   void ExpectCalls(int count) {
     for (int i = 0; i < 2000 && calls_ < count; ++i) std::this_thread::sleep_for(5ms);
     EXPECT_EQ(calls_, count);

@@ -1,11 +1,11 @@
-// FlowCounters: what the nodes of a pipeline or a graph have done, and what has passed along its edges, since
-// it was loaded. Nodes and edges are numbers, which mean what their owner says.
+// FlowCounters: counts executions of the nodes of a pipeline or a graph, and packets along its edges, since
+// the graph was loaded. The owner numbers nodes and edges.
 //
 //   counters.Started(node);
 //   counters.Ended(node, !status.ok(), SteadyNowNs() - start_ns);
 //
-// Any thread, without locks; each node and each edge has a cache line of its own, so that threads at two of
-// them do not slow each other down.
+// Any thread, without locks. Each node and each edge has its own cache line, so threads at different nodes do
+// not slow each other down.
 #pragma once
 
 #include <atomic>
@@ -17,23 +17,23 @@ namespace braid {
 
 class FlowCounters {
  public:
-  // At any time failed <= ended <= started.
+  // At any time, failed <= ended <= started.
   struct NodeCounts {
     uint64_t started = 0;
     uint64_t ended = 0;
     uint64_t failed = 0;
-    uint64_t total_ns = 0;  // of those that have ended
+    uint64_t total_ns = 0;  // of the executions that have ended
   };
 
   FlowCounters(size_t nodes, size_t edges)
       : nodes_(std::make_unique<Node[]>(nodes)), edges_(std::make_unique<Edge[]>(edges)) {}
 
   void Started(size_t node) { Add(nodes_[node].started, 1); }
-  // Once for each start.
+  // Called once for each Started().
   void Ended(size_t node, bool failed, int64_t ns) {
     Node& at = nodes_[node];
     Add(at.total_ns, ns > 0 ? static_cast<uint64_t>(ns) : 0);
-    // Released behind its start, for Read().
+    // Released after the start's increment, so that Read() never sees more ends than starts.
     at.ended.fetch_add(1, std::memory_order_release);
     if (failed) at.failed.fetch_add(1, std::memory_order_release);
   }
@@ -42,7 +42,7 @@ class FlowCounters {
   NodeCounts Read(size_t node) const {
     const Node& at = nodes_[node];
     NodeCounts counts;
-    // In the order from the end to the start.
+    // Reads in reverse order of writing, from the end to the start.
     counts.failed = at.failed.load(std::memory_order_acquire);
     counts.ended = at.ended.load(std::memory_order_acquire);
     counts.total_ns = at.total_ns.load(std::memory_order_relaxed);

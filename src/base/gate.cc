@@ -7,8 +7,8 @@
 namespace braid {
 
 void Gate::NotifyEmpty() {
-  // Taking the mutex orders this after a waiter's look at the count, so the wake-up cannot fall between look
-  // and sleep.
+  // Taking the mutex orders this after a waiter's check of the count. The notification therefore cannot fall
+  // between the check and the wait.
   MutexLock lock(mutex_);
   empty_.NotifyAll();
 }

@@ -1,4 +1,4 @@
-// A gate lets work in until it is closed, and tells when the last of it has left.
+// Gate: admits work until it is closed, and reports when the last work has left.
 //
 //   Gate gate;
 //   if (!gate.Enter()) return Unavailable;   // any thread; two atomic operations, no lock
@@ -22,7 +22,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // False once the gate is closed; otherwise the caller is inside until Leave().
+  // Returns false if the gate is closed. Otherwise the caller is inside until Leave().
   bool Enter() {
     if (state_.fetch_add(1, std::memory_order_acq_rel) & kClosed) {
       Leave();
@@ -30,20 +30,20 @@ class Gate {
     }
     return true;
   }
-  // Once more, even when the gate is closed meanwhile: for work that is a part of work inside. REQUIRES: the
-  // caller is inside.
+  // Enters once more, even if the gate was closed meanwhile: for work that is part of work inside. REQUIRES:
+  // the caller is inside.
   void EnterAgain() { state_.fetch_add(1, std::memory_order_acq_rel); }
   void Leave() {
     if (state_.fetch_sub(1, std::memory_order_acq_rel) == (kClosed | 1)) NotifyEmpty();
   }
 
-  // Refuses new work from now on. May be called more than once.
+  // Refuses new work from now on. May be called repeatedly.
   void Close() { state_.fetch_or(kClosed, std::memory_order_acq_rel); }
   bool closed() const { return (state_.load(std::memory_order_acquire) & kClosed) != 0; }
-  // How many are inside now.
+  // The number of callers inside now.
   uint64_t inside() const { return state_.load(std::memory_order_acquire) & ~kClosed; }
 
-  // Waits until nobody is inside, at most until `deadline_ns` (SteadyNowNs() time). True when empty.
+  // Waits until the gate is empty, or until `deadline_ns` (SteadyNowNs() time). Returns true if it is empty.
   // REQUIRES: Close() was called.
   bool WaitUntilEmpty(int64_t deadline_ns);
 
@@ -53,7 +53,7 @@ class Gate {
   void NotifyEmpty();
 
   std::atomic<uint64_t> state_{0};
-  Mutex mutex_;  // only to wait on
+  Mutex mutex_;  // only for waiting
   CondVar empty_;
 };
 

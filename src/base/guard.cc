@@ -18,13 +18,13 @@ namespace {
 
 constexpr int64_t kLongestPatienceNs = 10'000'000'000;
 constexpr std::chrono::milliseconds kPause{1};
-// Failures that are further apart have nothing to do with each other.
+// Failures further apart than this belong to different rows.
 constexpr int64_t kRowNs = 100'000'000;
 
-// Set by the handler as it gives up, taken back by whoever ends the exception.
+// Set when the handler gives up; reset by the code that handles the exception.
 thread_local bool allocation_failed = false;
-thread_local int patience = 0;  // how many RetryingAllocations there are
-// When the present row of failures began, and when the last of it was.
+thread_local int patience = 0;  // the number of RetryingAllocations of this thread
+// When the current row of failures began, and when its last failure was.
 thread_local int64_t failing_since_ns = 0;
 thread_local int64_t failed_ns = 0;
 
@@ -35,7 +35,7 @@ void OnFailedAllocation() {
     if (first) failing_since_ns = now_ns;
     failed_ns = now_ns;
     if (now_ns - failing_since_ns < kLongestPatienceNs) {
-      // It is tried again at once, and then after pauses.
+      // The first retry is immediate; later ones pause.
       if (!first) std::this_thread::sleep_for(kPause);
       return;
     }
@@ -44,7 +44,7 @@ void OnFailedAllocation() {
   throw std::bad_alloc();
 }
 
-// Made before memory can be short.
+// Created before memory can be short.
 const Status out_of_memory{StatusCode::kResourceExhausted, "out of memory"};
 
 }  // namespace
@@ -94,7 +94,7 @@ void ReportFault(std::string_view where, const Status& status) noexcept {
                            where.data(), static_cast<int>(text.size()), text.data());
   if (size < 0) return;
   size = std::min(size, static_cast<int>(sizeof(line)) - 2);
-  // What the exception says may quote what came from outside: one line stays one.
+  // The exception's text may quote foreign input, so control characters are replaced to keep it on one line.
   std::replace_if(
       line, line + size, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   line[size] = '\n';

@@ -1,13 +1,14 @@
-// Guards: where exceptions end. Errors are values in Braid (base/status.h); what is thrown comes from
-// libraries and from memory that cannot be had. Every thread of ours does each piece of its work (a request,
-// an event, a timer, a message) within a guard, so that an exception costs that piece and never the server.
+// Guards: the places where exceptions end. Braid's own errors are values (base/status.h); exceptions come
+// from libraries and from failed allocations. Every thread runs each piece of its work (a request, an event,
+// a timer, a message) in a guard. An exception then costs that piece and never the server.
 //
 //   Status status = Guarded([&] { return Answer(request); });
 //
-// Memory that cannot be had is RESOURCE_EXHAUSTED, everything else INTERNAL. None of this allocates when
-// memory is what is missing.
+// A failed allocation becomes RESOURCE_EXHAUSTED, everything else INTERNAL. None of this allocates when
+// memory is short.
 //
-// What must not stop half-way, the books of a scheduler say, is not guarded but patient:
+// Changes that must not stop half-way, such as a scheduler's state, are not guarded. They retry failed
+// allocations:
 //
 //   RetryingLock lock(mutex_);
 //   ... queues, tables, lists ...
@@ -22,18 +23,19 @@
 
 namespace braid {
 
-// The status of an allocation that failed. Its text is so short that copies of it need no memory either.
+// The status of a failed allocation. Its text is so short that copies of it need no memory either.
 const Status& OutOfMemory();
 
-// The status of the exception that is being handled. REQUIRES: called in a catch block.
+// Returns the status of the exception that is being handled. REQUIRES: called in a catch block.
 Status HandledExceptionStatus() noexcept;
 
-// The status of the exception that unwinds the stack, for destructors which end what they own with it. It
-// knows a failed allocation by InstallAllocationHandler(), and takes anything else for INTERNAL.
+// Returns the status of the exception that unwinds the stack, for destructors that report an error to the
+// objects they own. It recognises a failed allocation through InstallAllocationHandler() and reports anything
+// else as INTERNAL.
 Status UnwindingStatus() noexcept;
 
-// While one exists, an allocation of this thread that fails is tried again until it succeeds, for ten seconds
-// at most, and throws only then. For bookkeeping of a few bytes a request, never for what a client sizes.
+// While one exists, a failed allocation of this thread is retried for up to ten seconds, and throws only
+// then. Use it for state of a few bytes per request, never for sizes that a client chooses.
 class RetryingAllocation {
  public:
   RetryingAllocation() noexcept;
@@ -55,13 +57,13 @@ class BRAID_THREAD_ATTRIBUTE(scoped_lockable) RetryingLock {
   Mutex& mutex_;
 };
 
-// Sets the new handler that UnwindingStatus() and RetryingAllocation need. Called once, by main().
+// Installs the new-handler that UnwindingStatus() and RetryingAllocation need. Called once, by main().
 void InstallAllocationHandler();
 
-// One line on standard error, for what no request answers for: "braid: {where}: {status}".
+// Writes one line to standard error, for faults that belong to no request: "braid: {where}: {status}".
 void ReportFault(std::string_view where, const Status& status) noexcept;
 
-// Runs `work`, which returns a Status or nothing; what it throws is returned as a status.
+// Runs `work`, which returns a Status or nothing. An exception is returned as a status.
 template <class Work>
 Status Guarded(Work&& work) noexcept {
   try {
@@ -76,7 +78,7 @@ Status Guarded(Work&& work) noexcept {
   }
 }
 
-// The same for work with nobody to answer to: what it throws is reported.
+// Like Guarded(), for work that has no caller to return a status to: exceptions are reported.
 template <class Work>
 void GuardedOrReport(std::string_view where, Work&& work) noexcept {
   if (const Status status = Guarded(std::forward<Work>(work)); !status.ok()) ReportFault(where, status);

@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// What `operator new` does when there is no memory.
+// Like `operator new` without memory.
 void FailAllocation() {
   for (;;) std::get_new_handler()();
 }
@@ -43,7 +43,7 @@ TEST(GuardTest, DestructorsLearnWhatUnwindsTheStack) {
     FailAllocation();
   });
   EXPECT_EQ(seen, OutOfMemory());
-  // The note is gone with the exception.
+  // The thread's note of the failure ends with the exception.
   (void)Guarded([&] {
     InDestructor end{seen};
     throw std::runtime_error("it broke");
@@ -56,7 +56,7 @@ TEST(GuardTest, ARetryingAllocationIsTriedAgain) {
   InstallAllocationHandler();
   {
     const RetryingAllocation retrying;
-    // Returns, so that `operator new` looks again.
+    // The handler returns, so that `operator new` retries.
     for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(std::get_new_handler()());
   }
   EXPECT_THROW(std::get_new_handler()(), std::bad_alloc);

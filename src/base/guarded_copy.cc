@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// The copy that this thread is in.
+// The copy that this thread is doing.
 struct Guard {
   sigjmp_buf start;
   uintptr_t begin;
@@ -23,7 +23,8 @@ thread_local Guard* volatile current = nullptr;
 struct sigaction before;
 
 void OnBusError(int signal, siginfo_t* info, void* context) {
-  // The fault is synchronous and in memcpy, which holds nothing: leaving it by a jump is safe.
+  // The fault is synchronous and in memcpy, which holds no locks or resources, so leaving it by a jump is
+  // safe.
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
   Guard* guard = current;
   if (guard != nullptr && at >= guard->begin && at < guard->end) siglongjmp(guard->start, 1);
@@ -32,7 +33,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   } else {
-    // The instruction faults again, and ends the process as if there were no handler.
+    // The instruction faults again and ends the process as without a handler.
     sigaction(SIGBUS, &before, nullptr);
   }
 }
@@ -40,7 +41,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
 bool Install() {
   struct sigaction action {};
   action.sa_sigaction = OnBusError;
-  // Not masked while it runs, because a jump leaves it without unmasking.
+  // SIGBUS is not masked while the handler runs, because the jump leaves it without unmasking.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigemptyset(&action.sa_mask);
   BRAID_CHECK(sigaction(SIGBUS, &action, &before) == 0);
@@ -57,7 +58,7 @@ bool Copy(void* to, const void* from, size_t size, const void* shared) {
     current = nullptr;
     return false;
   }
-  // The fences keep the copy between the two.
+  // The fences keep the copy between the two assignments of `current`.
   current = &guard;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   std::memcpy(to, from, size);

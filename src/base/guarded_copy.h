@@ -1,16 +1,16 @@
-// Copying from and to mapped memory whose file somebody else may shorten meanwhile.
+// Copies from and to mapped memory whose file another process may shorten meanwhile.
 #pragma once
 
 #include <cstddef>
 
 namespace braid {
 
-// Copies like memcpy. `shared` is mapped from a file of somebody else's: when its pages are gone, because the
-// file was made shorter or the system has no page to give, the copy stops and false is returned, where memcpy
-// would end the process with SIGBUS. What was copied until then is there.
+// Copy like memcpy, where `shared` is mapped from a file that another process owns. Its pages can disappear,
+// because the file was shortened or the system has no page left. These functions then stop and return false,
+// where memcpy would end the process with SIGBUS. The bytes copied so far stay.
 //
-// The first call installs a handler of SIGBUS for the process, which passes on every fault that is not one of
-// a copy. Any thread.
+// The first call installs a SIGBUS handler for the process, which passes on every fault outside a copy. Any
+// thread.
 bool CopyFromShared(void* to, const void* shared, size_t size);
 bool CopyToShared(void* shared, const void* from, size_t size);
 

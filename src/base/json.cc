@@ -19,7 +19,7 @@ void* AllocateForJson(std::size_t bytes) {
 
 namespace {
 
-// Of the value that `text` may hold, without a look at whether it holds one.
+// Returns whether `text` is nested too deep. It does not check that `text` is JSON.
 bool IsTooDeep(std::string_view text) {
   size_t depth = 0;
   bool quoted = false;

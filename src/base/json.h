@@ -1,13 +1,15 @@
-// JSON that is built or read as a value: configuration, documents about the server, what workers say. (Bodies of requests are read by simdjson.)
+// JSON that is built or read as a value: configuration, documents about the server, messages of workers.
+// Bodies of requests are read by simdjson instead.
 //
 //   const Json json = ParseJson(text);
 //   if (json.is_discarded()) return InvalidArgumentError("not JSON");
 //   std::string line = DumpJson(Json{{"name", name}});
 //
-// A value is nlohmann's; its parser and its writer are called here alone, because each source that does has to compile them.
+// A value is nlohmann's. Its parser and writer are called only here, because each source that calls them has
+// to compile them.
 //
-// nlohmann's destructor asks for memory, to unravel what is nested, and an exception in it ends the process. Json asks for it patiently
-// (base/guard.h), wherever a value is destroyed.
+// nlohmann's destructor allocates memory to unravel nested values, and an exception in it ends the process.
+// Json therefore retries failed allocations there (base/guard.h).
 #pragma once
 
 #include <cstddef>
@@ -24,7 +26,7 @@
 
 namespace braid {
 
-// What values are made with: as std::allocator. It makes Json a type of its own.
+// The allocator of values. It behaves as std::allocator and makes Json a distinct type.
 template <class T>
 class JsonAllocator {
  public:
@@ -41,11 +43,11 @@ class JsonAllocator {
 using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, int64_t, uint64_t,
                                   double, JsonAllocator>;
 
-// What a text holds, told in its order when nothing is to be built of it (ReadJson()): a class says what it wants to know. A method that
-// returns false ends the reading.
+// A callback interface for reading a text in order without building a value (ReadJson()). A class overrides
+// the events that it needs. A method that returns false ends the reading.
 class JsonEvents : public nlohmann::json_sax<Json> {
  public:
-  // A value that is no object and no list.
+  // A value other than an object or a list.
   virtual bool Scalar() { return true; }
   bool start_object(std::size_t) override { return true; }
   bool key(std::string&) override { return true; }
@@ -67,7 +69,7 @@ void* AllocateForJson(std::size_t bytes);
 
 }  // namespace braid
 
-// The destructor's own list, which is a std::vector<Json>, and nothing else of a value.
+// The allocator of the list in nlohmann's destructor, a std::vector<Json>. No other part of a value uses it.
 template <>
 class std::allocator<braid::Json> {
  public:
@@ -83,18 +85,19 @@ class std::allocator<braid::Json> {
 
 namespace braid {
 
-// No deeper text is read: values are copied, compared and written by recursion, and a text may come from a worker or another server.
+// Deeper texts are refused. Values are copied, compared and written by recursion, and a text may come from a
+// worker or another server.
 inline constexpr size_t kMaxJsonNesting = 128;
 
-// The value that is_discarded() where `text` is not JSON, or too deep.
+// Returns the parsed value; one that is_discarded() if `text` is not JSON or is nested too deep.
 Json ParseJson(std::string_view text);
-// The same, with the parser's words about what is wrong: INVALID_ARGUMENT.
+// Like ParseJson(). Errors: INVALID_ARGUMENT, with the parser's message.
 Result<Json> CheckedJson(std::string_view text);
-// Calls `events` for what `text` holds. False when one of its methods returned false.
+// Calls `events` for each element of `text`. Returns false if one of its methods returned false.
 bool ReadJson(std::string_view text, JsonEvents& events);
 
-// One line, with U+FFFD for what is no UTF-8: dump() throws for such text, and nothing that a client, a worker or a file can say may end in
-// an exception.
+// Returns the value on one line, with U+FFFD in place of invalid UTF-8. The library's dump() would throw for
+// such text, and no input may end in an exception.
 std::string DumpJson(const Json& json);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// JSON for people to read.
+// JSON formatted for people.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace braid {
 
-// Each value on a line of its own, indented, with a line's end behind; otherwise as DumpJson().
+// Returns the JSON indented, with each value on its own line and a line end after the last. Otherwise like
+// DumpJson().
 std::string DumpJsonLines(const Json& json);
 
 }  // namespace braid

@@ -27,7 +27,8 @@ TEST(JsonTest, WhatIsNoJsonIsDiscardedOrExplained) {
   EXPECT_EQ(*CheckedJson("[1]"), Json::array({1}));
 }
 
-// Values are copied and written by recursion, so a text of a worker or of another server could end the process.
+// Values are copied and written by recursion, so a deep text from a worker or another server could end the
+// process.
 TEST(JsonTest, NestingIsBounded) {
   const auto nested = [](size_t levels) {
     const std::string brackets = R"(["]]\"",)";
@@ -42,7 +43,7 @@ TEST(JsonTest, NestingIsBounded) {
             InvalidArgumentError("the JSON is nested more than 128 levels deep"));
 }
 
-// Nested deep enough that the list of what is left to destroy grows several times.
+// Nested deep enough that the destructor's list of remaining values grows several times.
 Json Nested() {
   Json value = Json::object();
   for (int i = 0; i < 5; ++i) value = Json{{"list", Json::array({i, value, value})}, {"text", "x"}};

@@ -18,7 +18,7 @@
 namespace braid {
 namespace {
 
-// As in <linux/landlock.h> of the versions that have them; Debian's headers are those of version 2.
+// As in <linux/landlock.h> of the versions that define them; Debian's headers are those of version 2.
 struct RulesetAttributes {
   uint64_t handled_access_fs = 0;
   uint64_t handled_access_net = 0;
@@ -31,7 +31,7 @@ constexpr uint64_t kScopeSignals = 1U << 1;
 
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kRead = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR;
-// All of version 1.
+// All rights of version 1.
 constexpr uint64_t kFirstRights = (uint64_t{LANDLOCK_ACCESS_FS_MAKE_SYM} << 1) - 1;
 
 uint64_t AllRights(int version) {
@@ -74,7 +74,7 @@ Status Enter(RulesetAttributes attributes, std::span<const LandlockPath> paths, 
   for (const LandlockPath& path : paths) {
     BRAID_RETURN_IF_ERROR(Allow(ruleset.get(), path, attributes.handled_access_fs));
   }
-  // The kernel asks for this of threads that are not privileged.
+  // The kernel requires this of unprivileged threads.
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0)
     return ErrnoError("landlock_restrict_self", errno);
@@ -98,7 +98,8 @@ Status EnterLandlockDomain() {
     attributes.scoped = kScopeSignals | kScopeAbstractSockets;
     return Enter(attributes, {}, version);
   }
-  // A domain has to restrict something: moves between folders, which are allowed again below the root.
+  // A domain must restrict something. It restricts moves between folders, which the rule for the root allows
+  // again.
   attributes.handled_access_fs = LANDLOCK_ACCESS_FS_REFER;
   const std::array<LandlockPath, 1> root = {{{"/", true}}};
   return Enter(attributes, root, version);

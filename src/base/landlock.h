@@ -1,9 +1,11 @@
-// Landlock: what a thread, and all that it starts from then on, can reach. See landlock(7).
+// Landlock: restricts the files and processes that a thread, and everything it starts later, can reach. See
+// landlock(7).
 //
-// A domain cannot be left. Its processes trace no process outside of it or of a domain beside it, nor open its memory
-// under /proc, also as root; from version 6 of the kernel's interface on (Linux 6.12) they send it no signals and
-// connect to no abstract socket of its. What of a process can be read under /proc (environment, descriptors, maps) is
-// not kept from them: that process is to be made not dumpable.
+// A thread cannot leave its domain. Its processes cannot trace processes outside the domain or in a sibling
+// domain, nor open their memory under /proc, even as root. From version 6 of the kernel's interface on (Linux
+// 6.12) they cannot send them signals or connect to their abstract sockets. They can still read the
+// environment, descriptors and maps of such processes under /proc; to prevent it, make the other process not
+// dumpable.
 #pragma once
 
 #include <string>
@@ -13,26 +15,26 @@
 
 namespace braid {
 
-// The version of the kernel's interface; 0: there is none, or it is switched off.
+// Returns the version of the kernel's interface; 0 if it is missing or switched off.
 int LandlockVersion();
 
-// A file, or a folder with all that is below it.
+// A file, or a folder with everything below it.
 struct LandlockPath {
   std::string path;
-  bool writable = false;  // else it is read, and run
+  bool writable = false;  // otherwise only read and execute
 };
 
-// From which version on a domain can leave all files reachable as they were: in version 1 no file could be moved from
-// one folder to another.
+// The first version whose domains can leave all files reachable: version 1 forbids moving files between
+// folders.
 inline constexpr int kLandlockForAllFiles = 2;
-// From which version on signals and abstract sockets are kept within a domain.
+// The first version that confines signals and abstract sockets to a domain.
 inline constexpr int kLandlockForSignals = 6;
 
-// Puts the calling thread into a new domain, in which files are as they were. Allocates nothing unless it fails. Errors:
-// UNAVAILABLE: not on this kernel.
+// Puts the calling thread into a new domain that does not restrict files. Allocates nothing unless it fails.
+// Errors: UNAVAILABLE if the kernel does not support it.
 Status EnterLandlockDomain();
 
-// The same, with `paths` as all the files that can be reached; those that do not exist are left out.
+// The same, with access to `paths` only; paths that do not exist are skipped.
 Status EnterLandlockDomain(const std::vector<LandlockPath>& paths);
 
 }  // namespace braid

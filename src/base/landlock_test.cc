@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-// The exit code of `body` in a process of its own.
+// Runs `body` in a child process and returns its exit code.
 int InProcess(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) _exit(body());

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kLetters[] = {'I', 'W', 'E', 'V'};
 
-// In front of each line of a message but the first one.
+// Precedes each line of a message but the first.
 constexpr std::string_view kIndent = "    ";
 
 std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int line) {

@@ -2,11 +2,12 @@
 //
 //   BRAID_LOG_INFO(log, "loaded '{}' version {}", name, version);
 //
-// A line: level letter, month and day, UTC time, process id, the place, the message:
+// A line: level letter, month and day, UTC time, process id, source location, message:
 //   I1121 06:45:12.123456 4711 catalog.cc:52] loaded 'add_sub' version 1
-// Levels can be switched at run time from any thread. Text that came from outside is escaped: a line stays
-// one line. What has lines of its own, as a traceback, keeps them: those behind the first one are indented, and nothing
-// else begins with a blank. A message of more than kMostLogged bytes is cut.
+//
+// Levels can be switched at run time from any thread. Text from outside is escaped, so that a message stays
+// on one line. Messages with several lines, such as a traceback, keep them: lines after the first are
+// indented, and no other line begins with a blank. A message of more than kMostLogged bytes is cut.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -31,32 +32,33 @@ inline constexpr size_t kMostLogged = size_t{64} << 10;
 
 enum class LogLevel : unsigned char { kInfo = 0, kWarning = 1, kError = 2, kVerbose = 3 };
 
-// One message, as it is being written.
+// One message, while it is being written.
 struct LogLine {
   int64_t at_ms = 0;              // since 1970
-  std::optional<LogLevel> level;  // nothing: user code has printed it
-  std::string_view model;         // that it is about; empty: none
-  std::string_view text;  // escaped, but for line ends of WriteLines(); without what stands in front of it
+  std::optional<LogLevel> level;  // nothing: printed by user code
+  std::string_view model;         // the model that the message is about; empty: none
+  std::string_view text;          // escaped, except line ends of WriteLines(); without the prefix of the line
 };
 
-// Hears of each line that is written.
+// A listener that receives each line as it is written.
 class LogObserver {
  public:
   virtual ~LogObserver() = default;
-  // Any thread, several at once. Takes little time, and does not log.
+  // Any thread, several at once. Must be quick and must not log.
   virtual void OnLine(const LogLine& line) = 0;
 };
 
-// As long as it exists, what this thread logs is about a model; the inner one of two holds. "" is for the server itself.
+// While one exists, messages of this thread are about a model. The innermost one applies; "" is for the
+// server itself.
 class LogAbout {
  public:
-  // The name outlives it.
+  // `model` outlives the object.
   explicit LogAbout(std::string_view model) : before_(std::exchange(current_, model)) {}
   ~LogAbout() { current_ = before_; }
   LogAbout(const LogAbout&) = delete;
   LogAbout& operator=(const LogAbout&) = delete;
 
-  // Of the calling thread; empty: none.
+  // The model of the calling thread; empty: none.
   static std::string_view Model() { return current_; }
 
  private:
@@ -88,13 +90,13 @@ class Logger {
                                        : enabled_[static_cast<int>(level)].load(std::memory_order_relaxed);
   }
 
-  // Writes one line when the level is enabled. `file` is shown without its folders; `line` 0: without a number.
+  // Writes one line if the level is enabled. `file` is shown without its folders; `line` 0 is not shown.
   void Write(LogLevel level, std::string_view file, int line, std::string_view message, int verbose = 1);
-  // Writes a line for each line of the message that is not empty, indented behind the first one.
+  // Writes a line for each non-empty line of the message, indented after the first one.
   void WriteLines(LogLevel level, std::string_view file, int line, std::string_view message);
 
-  // Writes a line that user code has printed, whatever levels are on: `source` names who printed it, `model` whose code
-  // that runs; empty: of none.
+  // Writes a line that user code has printed, regardless of the levels. `source` names the code that printed
+  // it, `model` the model it runs for; empty: none.
   void WriteOutput(std::string_view source, std::string_view line, std::string_view model = {});
 
   // Run-time switches (the logging extension of the protocols).
@@ -109,7 +111,7 @@ class Logger {
 
  private:
   explicit Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options);
-  // `escaped` may have line ends.
+  // `escaped` may contain line ends.
   void WriteEscaped(LogLevel level, std::string_view file, int line, const std::string& escaped);
 
   std::shared_ptr<spdlog::sinks::sink> sink_;  // spdlog's sinks are shared by its own interface
@@ -120,8 +122,8 @@ class Logger {
   std::atomic<LogFormat> format_;
 };
 
-// `text` with control characters (line ends too) as \n, \r, \t or \xNN, for lines that carry text from
-// outside.
+// Returns `text` with control characters (including line ends) as \n, \r, \t or \xNN, for messages that
+// contain text from outside.
 std::string EscapeForLog(std::string_view text);
 
 }  // namespace braid
@@ -133,7 +135,7 @@ std::string EscapeForLog(std::string_view text);
       braid_logger_.Write(level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__), verbose); \
     }                                                                                      \
   } while (false)
-// Of texts that have lines of their own.
+// For messages of several lines.
 #define BRAID_LOG_LINES(logger, level, ...) \
   (logger).WriteLines(::braid::LogLevel::level, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__))
 #define BRAID_LOG_INFO(logger, ...) BRAID_LOG_AT(logger, ::braid::LogLevel::kInfo, 1, __VA_ARGS__)

@@ -15,7 +15,7 @@ namespace {
 TEST(EscapeForLog, KeepsALineOneLine) {
   EXPECT_EQ(EscapeForLog("a\nb\r\tc\x1b[31m"), "a\\nb\\r\\tc\\x1b[31m");
   EXPECT_EQ(EscapeForLog("pl\xc3\xa4in"), "pl\xc3\xa4in");
-  // Terminals take the second half of Latin-1's control characters for escape sequences too.
+  // Terminals also interpret the second half of Latin-1's control characters as escape sequences.
   EXPECT_EQ(EscapeForLog("a\xc2\x9b"
                          "31m\xe2\x80\xa8"),
             "a\\u009b31m\\u2028");

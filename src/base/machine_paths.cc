@@ -8,8 +8,7 @@
 namespace braid {
 namespace {
 
-// Blanks, quotes and the like stand around paths in texts. In a folder that is known they may be part of a
-// name.
+// Blanks, quotes and the like delimit paths in texts. Within a known root they may be part of a name.
 bool IsPathChar(char c) {
   constexpr std::string_view kOthers = "/._-~%@+#$";
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80 ||
@@ -25,7 +24,7 @@ std::string_view WithoutSlashes(std::string_view path) {
   return path;
 }
 
-// The length of the root and the slashes behind it, when `path` lies in it; 0 otherwise.
+// Returns the length of the root and the slashes after it if `path` lies in it; 0 otherwise.
 size_t LengthOfRoot(std::string_view path, std::string_view root) {
   root = WithoutSlashes(root);
   if (root.empty() || !path.starts_with(root) || path.size() == root.size() || path[root.size()] != '/')

@@ -1,5 +1,4 @@
-// Texts without the paths of this machine: where what the server runs lies is nobody's business but its
-// operator's.
+// Removes this machine's paths from texts that clients see.
 //
 //   WithoutMachinePaths("/srv/models/m/1/model.py(7): execute", {"/srv/models"})   // "m/1/model.py(7):
 //   execute"
@@ -11,10 +10,9 @@
 
 namespace braid {
 
-// `text` with each absolute path of this machine named relative to the first of `roots` (absolute folders)
-// that it lies in, and by its last part when it lies in none. What begins with a slash and is no path here
-// (routes, pointers into JSON, names of tensors) stays: there is no such folder at the root of the file
-// system.
+// Returns `text` with each absolute path of this machine made relative to the first of `roots` (absolute
+// folders) that contains it, or reduced to its last part if none does. Other texts that begin with a slash
+// (routes, JSON pointers, names of tensors) stay: the root of the file system has no such folder.
 std::string WithoutMachinePaths(std::string_view text, std::span<const std::string> roots);
 
 }  // namespace braid

@@ -22,7 +22,7 @@ TEST(MachinePaths, AreToldByTheirLastPartElsewhere) {
   EXPECT_EQ(Told("(/usr/lib/x/y.py:12)"), "(y.py:12)");
   EXPECT_EQ(Told("look in /usr/lib/ and /proc//self/"), "look in lib and self");
   EXPECT_EQ(Told("/usr/other/m"), "m");
-  // Not in the folder whose name is only the beginning of its own.
+  // A folder whose name is only a prefix of the path's folder does not contain it.
   EXPECT_EQ(WithoutMachinePaths("/usr/libexec/x", std::vector<std::string>{"/usr/lib"}), "x");
   EXPECT_EQ(WithoutMachinePaths("/usr/lib", std::vector<std::string>{"/usr/lib"}), "lib");
 }

@@ -10,11 +10,11 @@ namespace {
 constexpr int64_t kKept = int64_t{64} << 10;
 
 std::atomic<int64_t> total{0};
-thread_local int64_t kept = 0;  // of this thread's changes
+thread_local int64_t kept = 0;  // changes of this thread, not yet in `total`
 
 void Pass() noexcept { total.fetch_add(std::exchange(kept, 0), std::memory_order_relaxed); }
 
-// Passes on what a thread has kept when it ends.
+// Adds the thread's changes to `total` when it ends.
 struct AtThreadEnd {
   ~AtThreadEnd() { Pass(); }
 };

@@ -1,8 +1,8 @@
-// How much memory the process holds for what clients have sent and are sent: requests as they are read and
-// while they run, with their tensors in shared memory, and answers until they have left. One count for the
-// process, as its memory is one. What it should not exceed is MemoryBudget's matter.
+// The memory that the process holds for requests and answers: requests while they are read and run, with
+// their tensors in shared memory, and answers until they are sent. There is one count per process.
+// MemoryBudget limits it.
 //
-// Each thread keeps up to 64 KiB of its changes to itself, so that threads do not meet for small requests.
+// Each thread keeps up to 64 KiB of its changes to itself, so that small requests cause no contention.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace braid {
 
-// Any thread; what one takes, another may give back.
+// Any thread. One thread may subtract bytes that another has added.
 void AddMemoryUse(int64_t bytes) noexcept;
-// In bytes; less than 0 is 0.
+// Returns bytes; a negative count is returned as 0.
 size_t MemoryUse() noexcept;
 
-// Some bytes in the count, for as long as it lives; less than 0 for what is counted elsewhere and not there
-// yet.
+// An amount in the count, for as long as it lives. It may be negative, for bytes that are counted elsewhere
+// before they arrive.
 class MemoryCharge {
  public:
   MemoryCharge() = default;
@@ -38,7 +38,7 @@ class MemoryCharge {
   int64_t bytes_ = 0;
 };
 
-// Gives the memory of a text back, which assigning an empty one does not.
+// Frees the memory of a text, which assigning an empty text does not.
 inline void FreeText(std::string& text) noexcept { std::string().swap(text); }
 
 }  // namespace braid

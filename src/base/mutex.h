@@ -1,5 +1,5 @@
-// A mutex that clang can check: which members it guards, and which functions need it, is written in the code
-// (BRAID_GUARDED_BY, BRAID_REQUIRES) and checked by `-Wthread-safety`. Other compilers see plain std::mutex.
+// A mutex with clang's static analysis. The code states which members a mutex guards and which functions need
+// it (BRAID_GUARDED_BY, BRAID_REQUIRES); `-Wthread-safety` checks it. Other compilers see a plain std::mutex.
 //
 //   class Counter {
 //    public:
@@ -26,12 +26,12 @@
 #define BRAID_THREAD_ATTRIBUTE(x)
 #endif
 
-// A member that is read and written with the mutex held alone.
+// A member that is read and written only with the mutex held.
 #define BRAID_GUARDED_BY(mutex) BRAID_THREAD_ATTRIBUTE(guarded_by(mutex))
-// A function that is called with the mutex held; one that is called without it.
+// A function that is called with the mutex held; a function that is called without it.
 #define BRAID_REQUIRES(...) BRAID_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define BRAID_EXCLUDES(...) BRAID_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
-// A function that takes the mutex and leaves it held; one that gives it back.
+// A function that acquires the mutex; a function that releases it.
 #define BRAID_ACQUIRE(...) BRAID_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define BRAID_RELEASE(...) BRAID_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 
@@ -45,7 +45,7 @@ class BRAID_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
 
   void Lock() BRAID_ACQUIRE() { mutex_.lock(); }
   void Unlock() BRAID_RELEASE() { mutex_.unlock(); }
-  // Tells the analysis that the mutex is held where it cannot see it: in a lambda of a function that holds
+  // Tells the analysis that the mutex is held where it cannot see it, as in a lambda of a function that holds
   // it.
   void AssertHeld() const BRAID_THREAD_ATTRIBUTE(assert_capability(this)) {}
 
@@ -54,7 +54,7 @@ class BRAID_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for the rest of a block, or until Unlock().
+// Holds a mutex until the end of a block, or until Unlock().
 class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) BRAID_ACQUIRE(mutex) : mutex_(mutex) { mutex_.Lock(); }
@@ -64,12 +64,12 @@ class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
-  // REQUIRES: it is held.
+  // REQUIRES: the mutex is held.
   void Unlock() BRAID_RELEASE() {
     held_ = false;
     mutex_.Unlock();
   }
-  // REQUIRES: it is not held.
+  // REQUIRES: the mutex is not held.
   void Lock() BRAID_ACQUIRE() {
     mutex_.Lock();
     held_ = true;
@@ -80,7 +80,7 @@ class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   bool held_ = true;
 };
 
-// Gives a mutex up for the rest of a block, in a function that is called with it held.
+// Releases a mutex until the end of a block, in a function that is called with it held.
 class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexUnlock {
  public:
   explicit MutexUnlock(Mutex& mutex) BRAID_RELEASE(mutex) : mutex_(mutex) { mutex_.Unlock(); }
@@ -92,19 +92,19 @@ class BRAID_THREAD_ATTRIBUTE(scoped_lockable) MutexUnlock {
   Mutex& mutex_;
 };
 
-// A condition of what a mutex guards. Waiting is a loop, so that the condition is read under the mutex where
-// the analysis sees it:
+// A condition variable. Write waits as a loop, so that the condition is read under the mutex where the
+// analysis sees it:
 //
 //   while (!done_) changed_.Wait(mutex_);
 class CondVar {
  public:
-  // Gives the mutex back while it waits. May return without a notification.
+  // Releases the mutex while it waits. May return without a notification.
   void Wait(Mutex& mutex) BRAID_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
-  // The same until `deadline` at the latest; false when it has passed.
+  // Waits until `deadline` at most; returns false if the deadline has passed.
   template <class Clock, class Duration>
   bool WaitUntil(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& deadline)
       BRAID_REQUIRES(mutex) {
@@ -113,7 +113,7 @@ class CondVar {
     lock.release();
     return status == std::cv_status::no_timeout;
   }
-  // The same for `time` at the longest.
+  // Waits for `time` at most; returns false if the time is over.
   template <class Rep, class Period>
   bool WaitFor(Mutex& mutex, std::chrono::duration<Rep, Period> time) BRAID_REQUIRES(mutex) {
     return WaitUntil(mutex, std::chrono::steady_clock::now() + time);

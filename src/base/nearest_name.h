@@ -1,4 +1,4 @@
-// NearestName: among the names that are known, the one that a user may have meant.
+// NearestName: finds the known name that a user probably meant.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ class NearestName {
       name_ = known;
     }
   }
-  // "" when none is near: when more than a third of the letters would have to be changed. "" too when what is wanted was
-  // offered itself: the fault is another then.
+  // Returns "" if every known name differs in more than a third of the letters. Also returns "" if the wanted
+  // name itself was offered: the error then has another cause.
   std::string name() const { return is_known_ ? std::string() : name_; }
 
  private:
-  // Levenshtein's, without regard to upper and lower case.
+  // The Levenshtein distance, ignoring case.
   size_t Distance(std::string_view known) const {
     std::vector<size_t> row(known.size() + 1);
     for (size_t j = 0; j <= known.size(); ++j) row[j] = j;

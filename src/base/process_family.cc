@@ -20,10 +20,11 @@
 namespace braid {
 namespace {
 
-// Marks are numbers from here on, so that a limit which somebody has set is not taken for one.
+// Marks start at a high number, so that a limit set by an administrator is not taken for one.
 constexpr uint64_t kFirstMark = uint64_t{0xb5a1d} << 40;
 constexpr uint64_t kMarks = uint64_t{1} << 40;
-// Below a mark, since a limit cannot be raised: a family within a family.
+// A process in a family needs a lower mark to found its own family, since a limit cannot be raised. Below so
+// many free marks, Found() fails.
 constexpr uint64_t kFewestMarks = uint64_t{1} << 16;
 constexpr useconds_t kPauseUs = 5000;
 
@@ -31,7 +32,7 @@ bool IsMark(uint64_t limit) { return limit >= kFirstMark && limit < kFirstMark +
 
 int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-// It has ended and waits to be reaped.
+// Returns whether the process has ended and waits to be reaped.
 bool HasEnded(int pidfd) {
   pollfd wait{pidfd, POLLIN, 0};
   return poll(&wait, 1, 0) == 1;
@@ -78,7 +79,7 @@ size_t ProcessFamily::Kill() const {
     pid_t pid = 0;
     if (std::from_chars(entry->d_name, end, pid).ptr != end || pid == getpid() || !Has(pid)) continue;
     const UniqueFd pidfd(OpenPidfd(pid));
-    // Looked at again, now that the number cannot become another process's.
+    // Checked again, because the open descriptor now keeps the process id from being reused.
     if (!pidfd.valid() || HasEnded(pidfd.get()) || !Has(pid)) continue;
     if (syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0) == 0) ++found;
   }

@@ -1,8 +1,8 @@
-// ProcessFamily: a process and all that it has started, and that these have started, wherever they have gone.
+// ProcessFamily: a process and all its descendants, including daemons.
 //
-// Parents, process groups and sessions are left behind by a daemon (fork twice, setsid). What nobody sheds is
-// a hard limit of the system, which is handed on by fork and exec. Linux keeps one that it has not looked at
-// for twenty years (RLIMIT_LOCKS): its value is the mark by which a family is known.
+// A daemon leaves its parent, process group and session (fork twice, setsid). A hard resource limit stays:
+// fork and exec pass it on, and an unprivileged process cannot raise it. A family is marked by the value of
+// RLIMIT_LOCKS, which Linux keeps but has not enforced for twenty years.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@ namespace braid {
 
 class ProcessFamily {
  public:
-  // Makes a process the head of a new family. What it has started before is none of it. Errors: the system
-  // does not let the limit be set.
+  // Makes a process the head of a new family; processes that it started before do not belong to it. Errors:
+  // the system refuses to set the limit.
   static Result<ProcessFamily> Found(pid_t head);
-  // The one that this process belongs to.
+  // Returns the family of the calling process, if it has one.
   static std::optional<ProcessFamily> Own();
 
-  // Kills all members that live, but not the calling process. Returns how many there were. One that was just
-  // being started may be missed: nobody is left when two calls in a row have found none.
+  // Kills all living members except the calling process, and returns their number. It may miss a process that
+  // is being started: the family is empty once two calls in a row return 0.
   size_t Kill() const;
-  // Kills until nobody is left, or the time is over. Returns whether nobody is left.
+  // Kills until the family is empty or the time is over. Returns true if it is empty.
   bool End(int64_t timeout_ns) const;
 
  private:

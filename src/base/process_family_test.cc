@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMinute = 60'000'000'000;
 
-// A pipe: who holds `held` lives as long as reading `watched` gives nothing.
+// A pipe. As long as a process holds `held` open, reading `watched` blocks.
 struct Pipe {
   Pipe() {
     int fds[2];
@@ -38,7 +38,7 @@ struct Pipe {
   UniqueFd held;
 };
 
-// Forks `body` as soon as the caller has written a byte to `go`.
+// Forks; the child runs `body` once the caller has written a byte to `go`.
 template <class Body>
 pid_t ForkThat(int go, Body body) {
   const pid_t pid = fork();
@@ -53,7 +53,7 @@ TEST(ProcessFamily, EndsWithDaemonsAndSessions) {
   Pipe life;
   Pipe started;
   const pid_t head = ForkThat(go.watched.get(), [&] {
-    // A child, a session of its own, and a daemon, which has another program and no parent.
+    // A child, a new session, and a daemon, which runs another program and has no parent.
     if (fork() == 0) {
       [[maybe_unused]] ssize_t written = write(started.held.get(), "1", 1);
       pause();

@@ -28,7 +28,7 @@ uint64_t Microseconds(const timeval& time) {
 }
 
 uint64_t CountDescriptors() {
-  // Newer systems tell their number as the size of the folder.
+  // Newer kernels report their number as the size of the folder.
   struct stat status {};
   if (::stat("/proc/self/fd", &status) == 0 && status.st_size > 0)
     return static_cast<uint64_t>(status.st_size);
@@ -45,7 +45,8 @@ std::shared_ptr<const UniqueFd> OpenRollup(pid_t pid) {
   return std::make_shared<const UniqueFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-// The open files of KeepReadable(), by process: one for all of this program, as the numbers of processes are.
+// The open files of KeepReadable(), by process. There is one map for the program, since process ids are
+// global.
 class Kept {
  public:
   static Kept& Files() {
@@ -61,7 +62,7 @@ class Kept {
     MutexLock lock(mutex_);
     files_[pid] = std::move(file);
   }
-  // Unless the number is another process's by now.
+  // Does not remove the file of a newer process with the same id.
   void Remove(pid_t pid, const std::shared_ptr<const UniqueFd>& file) {
     MutexLock lock(mutex_);
     const auto found = files_.find(pid);
@@ -78,7 +79,7 @@ class Kept {
 std::optional<uint64_t> ReadProportionalBytes(pid_t pid) {
   std::shared_ptr<const UniqueFd> file = Kept::Files().Find(pid);
   if (!file) file = OpenRollup(pid);
-  // It has some twenty lines.
+  // The file has some twenty lines.
   std::array<char, 4096> text{};
   const ssize_t length = ::pread(file->get(), text.data(), text.size(), 0);
   const std::string_view lines(text.data(), length > 0 ? static_cast<size_t>(length) : 0);

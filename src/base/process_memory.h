@@ -1,7 +1,7 @@
-// ProcessMemory: how much memory processes take, each with its share of what it shares with others (PSS).
+// ProcessMemory: measures the memory of processes, with their proportional share of shared pages (PSS).
 //
-// The system needs about a millisecond for each process, so a thread of its own ("brd-memory") looks at them, every
-// few seconds, and only at those that somebody has asked for in the last minute.
+// A measurement takes about a millisecond per process. A separate thread ("brd-memory") therefore measures
+// every few seconds, and only processes that a caller asked for in the last minute.
 #pragma once
 
 #include <sys/types.h>
@@ -23,9 +23,10 @@ class ProcessMemory {
   ProcessMemory() = default;
   ~ProcessMemory();
 
-  // What was found when the process was looked at last; nothing for one that was not.
+  // Returns the result of the last measurement of the process; nothing if there is none.
   std::optional<uint64_t> ProportionalBytes(pid_t pid) const;
-  // Asks for these processes. One that is new is looked at at once, and waited for for `wait_ns` at most.
+  // Asks for measurements of these processes. New ones are measured at once, and the call waits for that for
+  // up to `wait_ns`.
   void Ask(const std::vector<pid_t>& pids, int64_t wait_ns);
 
  private:
@@ -33,7 +34,7 @@ class ProcessMemory {
   static constexpr int64_t kAskedForNs = 60'000'000'000;
 
   struct Process {
-    int64_t until_ns = 0;  // from then on it is not asked for any more
+    int64_t until_ns = 0;  // after that, the process is no longer measured
     bool looked_at = false;
     std::optional<uint64_t> bytes;
   };
@@ -46,25 +47,26 @@ class ProcessMemory {
   CondVar looked_;
   std::unordered_map<pid_t, Process> processes_ BRAID_GUARDED_BY(mutex_);
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
-  std::thread thread_ BRAID_GUARDED_BY(mutex_);  // from the first process on
+  std::thread thread_ BRAID_GUARDED_BY(mutex_);  // started with the first process
 };
 
-// Of /proc/{pid}/smaps_rollup; nothing when there is no such process, or it may not be looked at.
+// Reads /proc/{pid}/smaps_rollup. Returns nothing if the process does not exist or may not be read.
 std::optional<uint64_t> ReadProportionalBytes(pid_t pid);
 
-// Keeps ReadProportionalBytes() of a process possible for as long as the result lives, also when the process stops being
-// dumpable, which closes it to others of its user. Null: it cannot be looked at now.
+// Keeps ReadProportionalBytes() of a process possible while the result lives, even if the process stops being
+// dumpable, which hides it from other processes of its user. Returns null if it cannot be read now.
 std::shared_ptr<const void> KeepReadable(pid_t pid);
 
-// Of /proc/{pid}/statm: what of the process is in memory, shared or not. Takes microseconds. Errors as before.
+// Returns the resident memory, shared or not, from /proc/{pid}/statm. Takes microseconds. Returns nothing as
+// ReadProportionalBytes() does.
 std::optional<uint64_t> ReadResidentBytes(pid_t pid);
 
-// Of this process.
+// Figures of the calling process.
 struct OwnProcess {
   uint64_t resident_bytes = 0;
   uint64_t threads = 0;
   uint64_t descriptors = 0;
-  uint64_t cpu_us = 0;  // since it began, of all its threads
+  uint64_t cpu_us = 0;  // of all its threads, since the process began
 };
 OwnProcess ReadOwnProcess();
 

@@ -13,7 +13,7 @@ namespace {
 TEST(ProcessMemory, IsKnownOfProcessesThatWereAskedFor) {
   ProcessMemory memory;
   EXPECT_EQ(memory.ProportionalBytes(::getpid()), std::nullopt);
-  // A process that there is not has none, and nobody waits for it twice.
+  // A process that does not exist has no memory use, and a second call does not wait for it again.
   memory.Ask({::getpid(), -1}, 30'000'000'000);
   ASSERT_TRUE(memory.ProportionalBytes(::getpid()).has_value());
   EXPECT_GT(*memory.ProportionalBytes(::getpid()), 1'000'000u);
@@ -27,7 +27,7 @@ TEST(ProcessMemory, IsNoMoreThanWhatIsResident) {
   const auto resident = ReadResidentBytes(::getpid());
   ASSERT_TRUE(proportional && resident);
   EXPECT_GT(*proportional, 100'000u);
-  // Both are rounded, and taken at two times.
+  // Both are rounded, and measured at different times.
   EXPECT_LT(*proportional, *resident + 1'000'000u);
   EXPECT_EQ(ReadProportionalBytes(-1), std::nullopt);
   EXPECT_EQ(ReadResidentBytes(-1), std::nullopt);

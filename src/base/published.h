@@ -3,8 +3,8 @@
 //   Published<Table> table(std::make_shared<const Table>());
 //   table.Set(std::move(newer));                  // any thread
 //
-//   Published<Table>::Reader reader(table);       // one a thread
-//   const Table& now = *reader.Get();             // takes no lock, but after a change
+//   Published<Table>::Reader reader(table);       // one per thread
+//   const Table& now = *reader.Get();             // takes a lock only after a change
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Published {
  public:
   explicit Published(std::shared_ptr<const T> value) : value_(std::move(value)) {}
 
-  // The value that stood before is let go without the lock.
+  // Replaces the value. The previous value is released without the lock held.
   void Set(std::shared_ptr<const T> value) {
     MutexLock lock(mutex_);
     value_.swap(value);
@@ -29,22 +29,22 @@ class Published {
     lock.Unlock();
   }
 
-  // Takes a lock for a moment.
+  // Returns the value. Takes a lock briefly.
   std::shared_ptr<const T> Get() const {
     MutexLock lock(mutex_);
     return value_;
   }
 
-  // Rises with every Set().
+  // A number that rises with every Set().
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // One thread's view. Not for use by two threads at once.
+  // The view of one thread. Two threads must not use it at once.
   class Reader {
    public:
-    // `published` outlives it.
+    // `published` outlives the reader.
     explicit Reader(const Published& published) : published_(published) {}
 
-    // The present value; valid until this is called again.
+    // Returns the current value; the reference is valid until the next call.
     const std::shared_ptr<const T>& Get() {
       const uint64_t now = published_.generation();
       if (value_ == nullptr || now != generation_) {
@@ -53,7 +53,7 @@ class Published {
       }
       return value_;
     }
-    // Of what Get() returned last.
+    // The generation of the value that Get() last returned.
     uint64_t generation() const { return generation_; }
 
    private:

@@ -7,7 +7,7 @@ namespace {
 
 size_t BytesOf(const RecentLog::Line& line) { return sizeof(line) + line.text.size() + line.model.size(); }
 
-// As much of a text as fits, without half a character at its end.
+// Returns the beginning of the text that fits, without a partial character at its end.
 std::string_view Cut(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
@@ -18,7 +18,7 @@ std::string_view Cut(std::string_view text, size_t most) {
 
 void RecentLog::OnLine(const LogLine& line) {
   Line kept{0, line.at_ms, line.level, std::string(line.model), std::string(Cut(line.text, kMostLineBytes))};
-  std::vector<Line> gone;  // go after the lock
+  std::vector<Line> gone;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   kept.number = ++last_number_;
   bytes_ += BytesOf(kept);

@@ -63,7 +63,7 @@ TEST(RecentLog, IsReadOn) {
   EXPECT_EQ(Texts(page), "d e");
   EXPECT_EQ(page.next, 5u);
   EXPECT_EQ(page.lost, 0u);
-  // Numbers of an earlier life of the server.
+  // Numbers of an earlier run of the server.
   EXPECT_EQ(recent.After(99, 2, Every).next, 5u);
 }
 
@@ -74,7 +74,7 @@ TEST(RecentLog, ShowsWhatIsWanted) {
   EXPECT_EQ(Texts(recent.Newest(10, of_m)), "m m");
   const RecentLog::Page page = recent.After(0, 1, of_m);
   EXPECT_EQ(Texts(page), "m");
-  // Up to the line that did not fit any more.
+  // Up to the first line that did not fit.
   EXPECT_EQ(page.next, 2u);
 }
 

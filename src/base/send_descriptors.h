@@ -1,4 +1,4 @@
-// Descriptors in a message over a Unix socket.
+// Sends file descriptors in a message over a Unix socket.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace braid {
 
-// As many go with one message.
+// The most descriptors of one message.
 inline constexpr size_t kMostDescriptors = 8;
 
-// Sends `bytes`, of which there is at least one, with copies of `descriptors` as one message; `flags` as for
-// sendmsg(), MSG_NOSIGNAL is among them always. Errors: UNAVAILABLE "{what}: {the system's text}".
-// REQUIRES: no more than kMostDescriptors.
+// Sends `bytes`, which must not be empty, with copies of `descriptors` as one message. `flags` are those of
+// sendmsg(); MSG_NOSIGNAL is always added. Errors: UNAVAILABLE "{what}: {the system's text}". REQUIRES: at
+// most kMostDescriptors.
 Status SendDescriptors(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
                        int flags, std::string_view what);
 

@@ -1,7 +1,7 @@
 // The one error type of Braid. Errors are values: a function that can fail returns Status or Result<T>.
 //
-// The codes are those that a client can see (see docs/protocols.md for how each protocol writes them); a
-// message says what failed, where, why, and what to do. An OK status allocates nothing.
+// Clients see the codes (docs/protocols.md says how each protocol writes them). A message says which
+// operation failed, where, why, and how to fix it. An OK status allocates nothing.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace braid {
 
-// The numbers from kUnknown on, less one, are those of pb_utils.TritonError in Python.
+// From kUnknown on, the numbers are those of pb_utils.TritonError in Python, plus one.
 enum class StatusCode : unsigned char {
   kOk = 0,
   kUnknown = 1,
@@ -27,7 +27,7 @@ enum class StatusCode : unsigned char {
   kUnsupported = 6,
   kAlreadyExists = 7,
   kCancelled = 8,
-  // These are never user code's own.
+  // User code never reports the following codes.
   kFailedPrecondition = 9,
   kAborted = 10,
   kResourceExhausted = 11,
@@ -35,12 +35,12 @@ enum class StatusCode : unsigned char {
   kPermissionDenied = 13,
 };
 
-// "OK", "Internal", "Not found", "Invalid argument", ...: as it stands before a reason in logs and in the
-// repository index.
+// Returns "OK", "Internal", "Not found", "Invalid argument", ...: the names in logs and in the repository
+// index.
 std::string_view StatusCodeName(StatusCode code);
 
-// What exactly was wrong, where that is one of the cases that clients of OpenVINO Model Server tell apart:
-// serving/faults.h has them. 0: none of these.
+// The exact cause of an error, for the cases that clients of OpenVINO Model Server distinguish;
+// serving/faults.h lists them. 0: none of these.
 enum class Fault : unsigned char;
 
 class [[nodiscard]] Status {
@@ -54,15 +54,15 @@ class [[nodiscard]] Status {
 
   bool ok() const { return detail_ == nullptr; }
   StatusCode code() const { return detail_ ? detail_->code : StatusCode::kOk; }
-  // The text for the client; empty when ok.
+  // The text for the client; empty if ok.
   const std::string& message() const;
   Fault fault() const { return detail_ ? detail_->fault : Fault{}; }
   // "Internal: text", or "OK".
   std::string ToString() const;
 
-  // The same error in other words. OK stays OK.
+  // Returns the same error with another message. OK stays OK.
   Status WithMessage(std::string message) const;
-  // The same error with `prefix` before its message. OK stays OK.
+  // Returns the same error with `prefix` before its message. OK stays OK.
   Status WithPrefix(std::string_view prefix) const;
 
   bool operator==(const Status& other) const {
@@ -104,12 +104,12 @@ inline Status UnauthenticatedError(std::string message) {
 inline Status PermissionDeniedError(std::string message) {
   return {StatusCode::kPermissionDenied, std::move(message)};
 }
-// Internal error from errno: "{what}: {strerror}".
+// Returns an internal error from errno: "{what}: {strerror}".
 Status ErrnoError(std::string_view what, int error_number);
 
 std::ostream& operator<<(std::ostream& out, const Status& status);
 
-// Either a value or the status that says why there is none.
+// Either a value, or the error status that explains its absence.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -158,7 +158,8 @@ class [[nodiscard]] Result {
     }                                                                        \
   } while (false)
 
-// BRAID_ASSIGN_OR_RETURN(auto x, F()): takes the value of a Result, or returns its status.
+// BRAID_ASSIGN_OR_RETURN(auto x, F()): takes the value of a Result, or returns its status from the enclosing
+// function.
 #define BRAID_ASSIGN_OR_RETURN(declaration, expression) \
   BRAID_ASSIGN_OR_RETURN_IMPL(BRAID_CONCAT(braid_result_, __LINE__), declaration, expression)
 #define BRAID_ASSIGN_OR_RETURN_IMPL(result, declaration, expression) \

@@ -16,10 +16,10 @@
 namespace braid {
 namespace {
 
-// A folder is made under this name and gets its own when it is locked, so that it never looks abandoned.
+// A folder is created under this name and renamed once it is locked, so that it never looks abandoned.
 constexpr std::string_view kUnlockedPrefix = ".braid-new-";
 constexpr std::string_view kRandomPart = "XXXXXX";
-// Those which stay under that name are removed when nobody can still be about to lock them.
+// Folders that still have that name are removed at this age, when no server can still be about to lock them.
 constexpr time_t kSettleSeconds = 60;
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<std::shared_ptr<TemporaryFolder>> TemporaryFolder::Create(const std::stri
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;  // what cannot be removed now is removed by the next server that starts
+  std::error_code ignored;  // the next server to start removes the rest
   std::filesystem::remove_all(path_, ignored);
 }
 

@@ -1,7 +1,8 @@
-// TemporaryFolder: a private folder with an unpredictable name, gone with its last owner.
+// TemporaryFolder: a private folder with an unpredictable name, removed with its last owner.
 //
-// A server that is killed cannot remove its folders; the next one does. It knows them by their names' prefix,
-// and that nobody uses them by a lock on the folder itself, which the kernel drops when a process dies.
+// A server that is killed cannot remove its folders; the next server does. It recognises them by the prefix
+// of their names. A lock on a folder shows that it is in use; the kernel drops the lock when the process
+// dies.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@ namespace braid {
 
 class TemporaryFolder {
  public:
-  // Makes a new folder in `parent` that only the server's user can enter; its name starts with `prefix`,
-  // which says what it is for ("braid-files-"). Shared, because those who use the files leave in any order.
+  // Creates a folder in `parent` that only the server's user can enter. Its name starts with `prefix`, which
+  // says its purpose ("braid-files-"). Shared, because the users of the files finish in any order.
   static Result<std::shared_ptr<TemporaryFolder>> Create(const std::string& parent, std::string_view prefix);
   // Removes the folder and everything in it.
   ~TemporaryFolder();
@@ -25,14 +26,14 @@ class TemporaryFolder {
 
   const std::string& path() const { return path_; }
 
-  // Removes what servers that were killed have left in `parent` under names that start with `prefix`.
+  // Removes folders in `parent` whose names start with `prefix` and whose server was killed.
   static void RemoveAbandoned(const std::string& parent, std::string_view prefix);
 
  private:
   TemporaryFolder(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   std::string path_;
-  UniqueFd lock_;  // locked for as long as the folder is in use
+  UniqueFd lock_;  // held while the folder is in use
 };
 
 }  // namespace braid

@@ -31,16 +31,16 @@
 namespace braid {
 namespace {
 
-// After SIGRTMIN. Workers take the one before for theirs.
+// Added to SIGRTMIN. Workers use the signal before it.
 constexpr int kSignal = 7;
 constexpr int kMostFrames = 64;
-// The handler's own, and the one that the kernel returns through.
+// The frame of the handler itself, and the frame through which the kernel returns.
 constexpr int kHandlersFrames = 2;
 constexpr int64_t kAnswerMs = 200;
 
-// A handler of signals has nothing but what is global.
+// A signal handler can only reach globals.
 struct Capture {
-  std::atomic<pid_t> wanted{0};  // the thread that is asked; 0: none
+  std::atomic<pid_t> wanted{0};  // the interrupted thread; 0: none
   std::array<void*, kMostFrames> frames;
   std::atomic<int> count{0};
   sem_t done;
@@ -49,7 +49,7 @@ Capture capture;
 
 void OnSignal(int) {
   const int error = errno;
-  // One that comes too late belongs to nobody.
+  // A late signal, whose caller no longer waits, is ignored.
   pid_t self = ThreadId();
   if (capture.wanted.compare_exchange_strong(self, 0, std::memory_order_acq_rel)) {
     capture.count.store(::backtrace(capture.frames.data(), kMostFrames), std::memory_order_release);
@@ -58,7 +58,7 @@ void OnSignal(int) {
   errno = error;
 }
 
-// Installs the handler. The first call of backtrace() loads a library, which no handler may do.
+// Installs the handler. The first call of backtrace() loads a library, which a handler must not do.
 bool Prepare() {
   ::sem_init(&capture.done, 0, 0);
   static_cast<void>(::backtrace(capture.frames.data(), kMostFrames));
@@ -68,7 +68,8 @@ bool Prepare() {
   return ::sigaction(SIGRTMIN + kSignal, &action, nullptr) == 0;
 }
 
-// The functions of the program itself that other libraries do not see, from its file; none where that is stripped.
+// Functions of the program that dladdr() does not find, read from the program's file. Empty if the file is
+// stripped.
 class OwnSymbols {
  public:
   OwnSymbols() {
@@ -99,7 +100,7 @@ class OwnSymbols {
     std::string name;  // mangled
     uint64_t begin = 0;
   };
-  // `address` is that in the file, not in memory.
+  // `address` is an offset in the file, not an address in memory.
   std::optional<Found> Find(uint64_t address) const {
     auto after = std::upper_bound(functions_.begin(), functions_.end(), address,
                                   [](uint64_t at, const Function& function) { return at < function.begin; });
@@ -115,7 +116,7 @@ class OwnSymbols {
   struct Function {
     uint64_t begin;
     uint64_t size;
-    uint64_t name;  // where it stands in the file
+    uint64_t name;  // its offset in the file
   };
   template <class T>
   const T* At(uint64_t offset) const {
@@ -147,7 +148,7 @@ std::string Describe(void* address, const OwnSymbols& own) {
                        at - reinterpret_cast<uintptr_t>(info.dli_saddr), file);
   }
   const uint64_t offset = at - map->l_addr;
-  // The first of the maps is the program.
+  // The first map is the program.
   if (map->l_prev == nullptr) {
     if (const auto found = own.Find(offset))
       return fmt::format("{} + {:#x} ({})", Demangled(found->name), offset - found->begin, file);

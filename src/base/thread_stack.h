@@ -1,7 +1,7 @@
-// The stack of another thread of this process, as it is at the moment: for the log, when a thread stands still.
+// Captures the current stack of another thread of this process, for the log, when a thread stalls.
 //
-// The thread is asked by a signal, whose handler only notes the addresses; they become names on the thread that asks.
-// A system call that the thread is in goes on, or ends with EINTR.
+// A signal interrupts the thread, and its handler only records the addresses. The calling thread turns them
+// into names. A system call of the interrupted thread continues, or fails with EINTR.
 #pragma once
 
 #include <sys/types.h>
@@ -13,12 +13,12 @@
 
 namespace braid {
 
-// The id of the calling thread, as the system has it.
+// Returns the system's id of the calling thread.
 pid_t ThreadId();
 
-// One line a frame, the innermost first: "braid::EventLoop::Round() + 0x2f (braid)". One caller at a time waits, for
-// a fraction of a second at most. Errors: NOT_FOUND, there is no such thread; UNAVAILABLE, it does not take signals
-// now, as while it waits for a disk.
+// Returns one line per frame, innermost first: "braid::EventLoop::Round() + 0x2f (braid)". Waits for a
+// fraction of a second at most; callers take turns. Errors: NOT_FOUND if the thread does not exist;
+// UNAVAILABLE if it takes no signals now, for example while it waits for a disk.
 Result<std::vector<std::string>> StackOf(pid_t thread);
 
 }  // namespace braid

@@ -11,24 +11,25 @@
 
 namespace braid {
 
-// What a task leaves behind; shared with the tasks, which a thread may run later than it is watched.
+// The state that a task updates. It is shared with the tasks, because a thread may run one after Watched is
+// destroyed.
 struct ThreadWatch::Probe {
   std::atomic<uint64_t> ran{0};  // the number of the last task that has run
-  std::atomic<pid_t> thread{0};  // where
+  std::atomic<pid_t> thread{0};  // the thread that ran it
 };
 
 struct ThreadWatch::Thread {
   std::string name;
   std::string about;
-  // One of the two.
+  // One of the two is set.
   Post post;
   std::function<Work()> work;
 
   std::shared_ptr<Probe> probe = std::make_shared<Probe>();
   uint64_t posted = 0;
   uint64_t handled = 0;
-  int64_t since_ns = 0;    // when the last task was posted, or work was dealt with last
-  int64_t stalled_ns = 0;  // when the present stall began; 0: it goes on
+  int64_t since_ns = 0;    // when the last task was posted, or work was last handled
+  int64_t stalled_ns = 0;  // when the current stall began; 0: not stalled
 };
 
 ThreadWatch::ThreadWatch(Logger& log) : ThreadWatch(log, Options()) {}
@@ -53,7 +54,8 @@ ThreadWatch::Watched::~Watched() {
 
 std::unique_ptr<ThreadWatch::Watched> ThreadWatch::Add(Thread thread) {
   thread.since_ns = SteadyNowNs();
-  // At once: a thread that stalls before the first look is known by then, and so is its stack.
+  // A task is posted at once, so that the thread's id, and thus its stack, is known even if it stalls before
+  // the first check.
   if (thread.post) PostTask(thread);
   MutexLock lock(mutex_);
   stalls_.emplace(thread.name, 0);
@@ -141,7 +143,7 @@ void ThreadWatch::Run() {
     changed_.WaitFor(mutex_, std::chrono::nanoseconds(options_.look_ns));
     if (stopping_) break;
     const int64_t now_ns = SteadyNowNs();
-    // This thread does nothing that takes so long, so it was not let run.
+    // This thread has no work that takes so long, so the system did not let it run.
     const bool forgive = now_ns - std::exchange(last_ns, now_ns) > options_.look_ns + options_.stall_ns / 2;
     GuardedOrReport("brd-watch", [&] {
       mutex_.AssertHeld();
@@ -151,7 +153,7 @@ void ThreadWatch::Run() {
     lock.Unlock();
     GuardedOrReport("brd-watch", [&] {
       for (const Note& note : notes) Write(note);
-      // A file is to have it now, as whoever looks for what is wrong does.
+      // Flushed now, because an operator who reads the file needs the lines at once.
       log_.Flush();
     });
     notes.clear();

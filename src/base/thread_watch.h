@@ -1,14 +1,14 @@
-// ThreadWatch: sees threads that stand still: each such stall is counted, and written to the log with the thread's
-// stack, and again when the thread goes on.
+// ThreadWatch: detects stalled threads. Each stall is counted and logged with the thread's stack; its end is
+// logged as well.
 //
 //   ThreadWatch watch(log);
 //   auto watched = watch.WatchTasks("brd-http-0", [&loop](auto task) { return loop.Post(std::move(task)); });
 //
-// It has a thread of its own ("brd-watch"), which looks four times a second. A thread that runs tasks is given one
-// each time, and stands still when it has not run it after half a second. One that takes messages is asked for
-// nothing: it stands still when there are some and it takes none. What a request passes through knows of neither.
+// A separate thread ("brd-watch") checks four times a second. It posts a task to each thread that runs tasks;
+// such a thread is stalled if the task has not run after half a second. A thread that takes messages is
+// stalled if messages wait and it takes none. Requests cause no work for either kind.
 //
-// When the whole process has stood still, as in a machine that was suspended, no thread is blamed.
+// If the whole process has stood still, as in a suspended machine, no thread is reported.
 #pragma once
 
 #include <sys/types.h>
@@ -31,21 +31,21 @@ namespace braid {
 class ThreadWatch {
  public:
   struct Options {
-    int64_t look_ns = 250'000'000;   // from one look to the next
-    int64_t stall_ns = 500'000'000;  // that a thread may take
+    int64_t look_ns = 250'000'000;   // between two checks
+    int64_t stall_ns = 500'000'000;  // the delay from which on a thread is stalled
   };
 
   // `log` outlives the watch.
   explicit ThreadWatch(Logger& log);
   ThreadWatch(Logger& log, const Options& options);
-  // REQUIRES: nothing is watched any more.
+  // REQUIRES: no thread is watched any more.
   ~ThreadWatch();
 
  private:
   struct Thread;
 
  public:
-  // A thread that is watched, as long as this exists. Must end before the watch.
+  // Watches a thread for as long as it exists. The watch outlives it.
   class Watched {
    public:
     Watched(ThreadWatch& watch, std::list<Thread>::iterator thread) : watch_(watch), thread_(thread) {}
@@ -58,30 +58,32 @@ class ThreadWatch {
     const std::list<Thread>::iterator thread_;
   };
 
-  // Has a task run on the thread; false when it takes none any more. Does not block.
+  // Runs a task on the thread. Returns false if the thread takes no more tasks. Does not block.
   using Post = std::function<bool(std::function<void()> task)>;
-  // How much has arrived for a thread, and how much of that it has dealt with; both only grow. Does not block.
+  // The number of messages that have arrived for a thread, and the number it has handled. Both only grow.
+  // Does not block.
   struct Work {
     uint64_t arrived = 0;
     uint64_t handled = 0;
   };
 
-  // `name` is the thread's, as metrics have it; `about` says in the log whose it is, e.g. "instance 'm_0'"; may be
-  // empty. The functions are called until Watched has gone. Any thread.
+  // Watch a thread until Watched is destroyed. `name` is the thread's name in metrics. `about` identifies its
+  // owner in the log, e.g. "instance 'm_0'", and may be empty. The functions are called until Watched is
+  // destroyed. Any thread.
   std::unique_ptr<Watched> WatchTasks(std::string name, Post post);
   std::unique_ptr<Watched> WatchWork(std::string name, std::string about, pid_t thread,
                                      std::function<Work()> work);
 
-  // Stalls so far of all threads that are or were watched, by the thread's name. Any thread.
+  // Returns the stalls so far of all threads that are or were watched, by thread name. Any thread.
   std::map<std::string, uint64_t> Stalls() const;
 
  private:
   struct Probe;
-  // What is to be written of a thread; its stack is asked for without the lock.
+  // A log entry about a thread. The stack is captured without the lock.
   struct Note {
     std::string name;
     int64_t ns = 0;
-    bool over = false;  // it goes on
+    bool over = false;  // the stall is over
     pid_t thread = 0;
   };
 
@@ -89,7 +91,7 @@ class ThreadWatch {
   void Run();
   void LookLocked(int64_t now_ns, bool forgive, std::vector<Note>& notes) BRAID_REQUIRES(mutex_);
   static void PostTask(Thread& thread);
-  // Whether the thread has gone on since the look before, or there is nothing for it to do.
+  // Returns whether the thread has made progress since the last check, or is idle.
   static bool GoesOn(Thread& thread);
   void Write(const Note& note);
 

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "base/thread_stack.h"
 
-// A name that the test finds in a stack; not to be inlined.
+// A function that the test finds in a stack; not inlined.
 __attribute__((noinline)) void BlockedInTheTest(const std::shared_future<void>& until) {
   until.wait();
   asm volatile("");
@@ -25,10 +25,10 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// A machine with much to do lets threads wait, which is a stall too.
+// On a busy machine threads wait, which is a stall too.
 constexpr ThreadWatch::Options kQuick = {.look_ns = 5'000'000, .stall_ns = 30'000'000};
 
-// What a logger has written.
+// Collects the logged lines.
 class Lines final : public LogObserver {
  public:
   void OnLine(const LogLine& line) override {
@@ -123,7 +123,7 @@ TEST_F(ThreadWatchTest, SeesAThreadThatRunsNoTasks) {
   blocked.get_future().wait();
   lines_.AwaitOne("thread runner stands still for ");
 #if !defined(_GLIBCXX_TSAN)
-  // That sanitizer keeps signals back.
+  // ThreadSanitizer delays signals.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
   EXPECT_GE(watch.Stalls().at("runner"), 1U);
@@ -156,7 +156,7 @@ TEST_F(ThreadWatchTest, SeesAThreadThatTakesNoMessages) {
   ++arrived;
   lines_.AwaitOne("thread reader of instance 'm_0' stands still for ");
 #if !defined(_GLIBCXX_TSAN)
-  // That sanitizer keeps signals back.
+  // ThreadSanitizer delays signals.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
   EXPECT_EQ(watch.Stalls().at("reader"), 1U);
@@ -195,7 +195,7 @@ TEST(ThreadStack, IsThatOfTheThread) {
     BlockedInTheTest(until);
   });
   const pid_t thread = id.get_future().get();
-  // It may be on its way into the function still.
+  // The thread may not have reached the function yet.
   Result<std::vector<std::string>> stack = UnavailableError("not asked yet");
   for (int i = 0; i < 1000; ++i) {
     stack = StackOf(thread);

@@ -1,6 +1,6 @@
-// Trampoline: begins what can run of one owner (requests that may go on) in a loop, in place of a call within
-// a call. What becomes runnable while the thread is in such a loop of the same owner joins it, so that the
-// stack does not grow with a row of requests that each end at once.
+// Trampoline: starts an owner's runnable items (requests that may go on) in a loop instead of in nested
+// calls. Items that become runnable while the thread is in such a loop of the same owner join it. The stack
+// therefore does not grow with a series of requests that each end at once.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -13,8 +13,8 @@ class Trampoline {
  public:
   using Items = boost::container::small_vector<Item, 1>;
 
-  // Calls `begin` for each of the items and for those that join meanwhile; leaves them to the loop of
-  // this owner that the thread is in, if there is one. The owner lives until this returns.
+  // Calls `begin` for each item and for those that join meanwhile. If the thread is already in a loop of this
+  // owner, leaves the items to that loop. `owner` lives until this returns.
   template <class Begin>
   static void Run(const void* owner, Items items, const Begin& begin) {
     if (items.empty()) return;
@@ -37,7 +37,7 @@ class Trampoline {
   Trampoline(const void* owner, Items items) : owner_(owner), outer_(innermost_), items_(std::move(items)) {
     innermost_ = this;
   }
-  // Empty when nothing is left.
+  // Returns the items that have joined; empty if none are left.
   Items Take() { return std::exchange(items_, {}); }
 
   // The loops that this thread is in.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// How many bytes the character has that begins with `lead`; 0 when none begins so.
+// Returns the length in bytes of the character that begins with `lead`; 0 if none begins so.
 size_t LengthOf(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead < 0xc2) return 0;
@@ -18,13 +18,13 @@ size_t LengthOf(unsigned char lead) {
   return lead < 0xf5 ? 4 : 0;
 }
 
-// The smallest character of so many bytes; what is smaller must be written shorter.
+// The smallest character of each length in bytes. A smaller character in that length is overlong, so invalid.
 constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
 
 }  // namespace
 
 bool IsUtf8(std::string_view text) {
-  // Names are short and mostly ASCII: look at them here before asking the vectorised check.
+  // Names are short and mostly ASCII: check them here before calling the vectorised check.
   for (const char c : text) {
     if (static_cast<unsigned char>(c) >= 0x80) return simdjson::validate_utf8(text.data(), text.size());
   }
@@ -63,7 +63,7 @@ std::string ToUtf8(std::string_view text) {
 
 std::string Shortened(std::string_view text, size_t most) {
   if (text.size() <= most) return std::string(text);
-  // A byte of the form 10xxxxxx goes on with a character.
+  // A byte of the form 10xxxxxx continues a character.
   size_t end = most;
   while (end > 0 && most - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
   return std::string(text.substr(0, end)) + "... (" + std::to_string(text.size()) + " bytes)";

@@ -1,4 +1,5 @@
-// Text in UTF-8: what it is, and what is shown of text that is none, or too long, or has secrets.
+// UTF-8 text: validation, and versions of a text that are safe to show if it is invalid, too long, or has
+// secrets.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +11,26 @@ namespace braid {
 
 bool IsUtf8(std::string_view text);
 
-// The text with U+FFFD for what is no UTF-8, for documents and messages that must be.
+// Returns the text with U+FFFD in place of invalid bytes, for documents and messages that must be UTF-8.
 std::string ToUtf8(std::string_view text);
 
-// How many bytes an error text repeats of one that others have sent.
+// The number of bytes that an error text repeats of a client's text.
 inline constexpr size_t kMostRepeated = 512;
 
-// The text, or where it has more bytes than that, its first characters and its size: "abc... (70000 bytes)". For texts that
-// repeat what a client has sent, which may be as long as a message.
+// Returns the text; if it is longer than `most` bytes, its first characters and its size: "abc... (70000
+// bytes)". For error texts that repeat a client's input, which may be as long as a message.
 std::string Shortened(std::string_view text, size_t most = kMostRepeated);
 
-// The message without the users and passwords of URLs and addresses in it: "s3://***@host". For errors that repeat what stands on a
-// command line.
+// Returns the message with users and passwords in URLs and addresses replaced: "s3://***@host". For errors
+// that repeat a command line.
 std::string WithoutCredentials(std::string_view message);
 
-// Takes the next character off `text`, which is not empty. Nothing, and one byte is taken, where no character
-// begins.
+// Removes the next character from `text` and returns it. If no character begins there, removes one byte and
+// returns nothing. REQUIRES: `text` is not empty.
 std::optional<char32_t> TakeCharacter(std::string_view& text);
 
-// Whether a character has no look of its own but does something to what shows it: those below U+0020, U+007F
-// to U+009F, the line and paragraph separators, and those that change the direction of writing.
+// Returns whether a character is invisible but affects the display of text. These are U+0000 to U+001F,
+// U+007F to U+009F, the line and paragraph separators, and those that change the direction of writing.
 bool IsControlCharacter(char32_t character);
 
 }  // namespace braid

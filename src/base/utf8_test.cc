@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// What Unicode's table of well-formed byte sequences leaves out.
+// Sequences that Unicode's table of well-formed bytes excludes.
 constexpr std::string_view kNoText[] = {
     "\xff"sv,         "\x80"sv,         "\xc0\x80"sv,         "\xc3"sv,
     "\xe0\x80\x80"sv, "\xed\xa0\x80"sv, "\xf4\x90\x80\x80"sv, "\xe2\x82"sv};
@@ -50,7 +50,7 @@ TEST(Utf8, RepeatsTheBeginningOfALongText) {
   EXPECT_EQ(Shortened(""), "");
   EXPECT_EQ(Shortened(std::string(kMostRepeated, 'x')), std::string(kMostRepeated, 'x'));
   EXPECT_EQ(Shortened(std::string(70'000, 'x')), std::string(kMostRepeated, 'x') + "... (70000 bytes)");
-  // Characters stay whole, and what is no UTF-8 is cut somewhere.
+  // Characters stay whole; invalid UTF-8 is cut anywhere.
   EXPECT_EQ(Shortened("a\xe2\x82\xac", 3), "a... (4 bytes)");
   EXPECT_EQ(Shortened("\xf0\x9f\x98\x80", 3), "... (4 bytes)");
   EXPECT_EQ(Shortened("\x80\x80\x80\x80\x80\x80", 5), "\x80\x80... (6 bytes)");

@@ -1,4 +1,4 @@
-// WarningLog: a log that its owner reads instead of a file: the warnings and errors since it last took them.
+// WarningLog: a log in memory with the warnings and errors since its owner last took them.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto log, WarningLog::Create());
 //   LoadSomething(log->logger());
@@ -30,7 +30,7 @@ class WarningLog final : private LogObserver {
   }
 
   Logger& logger() { return *logger_; }
-  // Any thread.
+  // Returns and clears the lines. Any thread.
   std::vector<std::string> Take() {
     MutexLock lock(mutex_);
     return std::exchange(warnings_, {});

@@ -17,7 +17,7 @@ namespace braid {
 namespace {
 
 constexpr size_t kSmallest = 256;
-constexpr size_t kLargestShared = size_t{64} << 10;  // beyond it, a block has a segment of its own
+constexpr size_t kLargestShared = size_t{64} << 10;  // beyond it, a block has its own segment
 constexpr size_t kSlabBytes = size_t{1} << 20;
 constexpr size_t kPage = 4096;
 
@@ -26,7 +26,7 @@ struct SizeClass {
   size_t block_size;
 };
 
-// Powers of two up to kLargestShared; above, four steps to each power of two, so that at most a fifth is
+// Powers of two up to kLargestShared; above it, four steps per power of two, so that at most a fifth is
 // wasted.
 SizeClass ClassOf(size_t size) {
   if (size <= kSmallest) return {0, kSmallest};
@@ -48,7 +48,7 @@ class Arena::State : public std::enable_shared_from_this<State> {
 
   Result<Buffer> Allocate(size_t size);
   std::vector<uint32_t> Trim(int64_t now_ns);
-  // The arena is gone: from now on nothing idle is kept.
+  // The arena is destroyed: from now on no idle memory is kept.
   void Close();
   bool Made(const SegmentBlock& block) const {
     const auto* ours = dynamic_cast<const Block*>(&block);
@@ -80,20 +80,21 @@ class Arena::State : public std::enable_shared_from_this<State> {
 
    private:
     void Destroy() override {
-      // The state may go with the last block of a closed arena, so it is held on the stack while it takes the
-      // block back.
+      // The last block of a closed arena may destroy the state, so a local reference holds it while it takes
+      // the block back.
       std::shared_ptr<State> state = std::move(keeper);
       const RetryingAllocation retrying;
       state->Free(this);
     }
   };
   struct Slab {
-    std::shared_ptr<Segment> segment;  // shared with blocks' users, who may map it to others
+    std::shared_ptr<Segment> segment;  // shared with users of blocks, which may let other processes map it
     size_t class_index = 0;
     std::unique_ptr<Block[]> blocks;
     size_t count = 0;
     size_t in_use = 0;
-    size_t used = 0;  // of a segment with one block: what may not be zero any more; its holder's
+    size_t used = 0;  // for a segment with one block: the bytes that may not be zero any more; written by the
+                      // block's holder
     Block* free = nullptr;
     int64_t idle_since_ns = 0;
     bool listed = false;  // in its class's list of slabs with free blocks
@@ -113,20 +114,20 @@ class Arena::State : public std::enable_shared_from_this<State> {
   SegmentIds& ids_;
   const Options options_;
   mutable Mutex mutex_;
-  // In a class's list are the slabs with free blocks; a slab that was full comes to its end when it gets a
-  // block back, and blocks are taken from the end.
+  // A class's list has its slabs with free blocks. A full slab is appended when it gets a block back, and
+  // blocks are taken from the end.
   std::array<std::vector<Slab*>, kClasses> free_slabs_ BRAID_GUARDED_BY(mutex_);
   Slabs slabs_ BRAID_GUARDED_BY(mutex_);
-  size_t segment_bytes_ BRAID_GUARDED_BY(mutex_) = 0;  // with those that are being made
+  size_t segment_bytes_ BRAID_GUARDED_BY(mutex_) = 0;  // including segments that are being created
   size_t idle_bytes_ BRAID_GUARDED_BY(mutex_) = 0;
   size_t blocks_in_use_ BRAID_GUARDED_BY(mutex_) = 0;
-  // Segments that are gone, for Trim() to tell of.
+  // Ids of destroyed segments, to be reported by Trim().
   std::vector<uint32_t> unreported_ BRAID_GUARDED_BY(mutex_);
   bool closed_ BRAID_GUARDED_BY(mutex_) = false;
 };
 
-// Takes the idle slabs that are `wanted` out of the bookkeeping; whether one is wanted is asked after the one
-// before is gone. The caller destroys them without the lock.
+// Removes the idle slabs that `wanted` selects from the state. `wanted` is called for each slab after the
+// previous one was removed. The caller destroys them without the lock.
 template <class Wanted>
 void Arena::State::RemoveIdle(Wanted wanted, Slabs& dead) {
   std::unordered_set<Slab*> removed;
@@ -145,7 +146,7 @@ void Arena::State::RemoveIdle(Wanted wanted, Slabs& dead) {
   }
 }
 
-// Counts `bytes` as mapped, if the budget allows it.
+// Counts `bytes` as mapped if the budget allows it.
 Status Arena::State::Reserve(size_t bytes, Slabs& dead) {
   const size_t budget = options_.max_bytes;
   const size_t used = segment_bytes_ - idle_bytes_;
@@ -155,7 +156,7 @@ Status Arena::State::Reserve(size_t bytes, Slabs& dead) {
                             std::to_string(used) + " in use, " + std::to_string(bytes) + " more wanted)" +
                             (option.empty() ? "" : "; raise " + option));
   }
-  // What lies idle for blocks of other sizes has to make room.
+  // Idle slabs of other size classes make room.
   if (budget != 0) {
     RemoveIdle(
         [&](const Slab&) {
@@ -187,7 +188,7 @@ void Arena::State::AddSlab(const SizeClass& size_class, std::shared_ptr<Segment>
   slabs_.push_back(std::move(slab));
 }
 
-// REQUIRES: there is a free block of that class.
+// REQUIRES: the class has a free block.
 Buffer Arena::State::TakeBlock(const SizeClass& size_class, size_t size) {
   auto& list = free_slabs_[size_class.index];
   Slab* slab = list.back();
@@ -215,7 +216,7 @@ Result<Buffer> Arena::State::Allocate(size_t size) {
   return buffer;
 }
 
-// What an earlier, longer buffer has left behind this one in its segment.
+// Zeroes the bytes that an earlier, longer buffer has left after this one in its segment.
 void Arena::State::ClearBehind(Buffer& buffer) {
   size_t& used = static_cast<Block*>(buffer.owner())->slab->used;
   if (used > buffer.size()) std::memset(buffer.mutable_data() + buffer.size(), 0, used - buffer.size());
@@ -226,14 +227,14 @@ Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t s
   const bool own_segment = size_class.block_size > kLargestShared;
   const size_t bytes = own_segment ? (size_class.block_size + kPage - 1) / kPage * kPage : kSlabBytes;
   {
-    Slabs dead;  // unmapped after the lock is given up
+    Slabs dead;  // unmapped after the lock is released
     MutexLock lock(mutex_);
     if (!free_slabs_[size_class.index].empty()) return TakeBlock(size_class, size);
     const RetryingAllocation retrying;
     BRAID_RETURN_IF_ERROR(Reserve(bytes, dead));
   }
   const RetryingAllocation retrying;  // the bytes are counted, and a slab must get into both of its lists
-  // The system is asked without the lock. That two threads may do so for the same class is no harm.
+  // The system is called without the lock. Two threads may do this for one class, which is harmless.
   auto segment = Segment::Create(ids_.Next(), bytes);
   MutexLock lock(mutex_);
   if (!segment.ok()) {
@@ -246,7 +247,7 @@ Result<Buffer> Arena::State::AllocateBlock(const SizeClass& size_class, size_t s
 
 void Arena::State::Free(Block* block) {
   const int64_t now = SteadyNowNs();
-  Slabs dead;  // unmapped after the lock is given up
+  Slabs dead;  // unmapped after the lock is released
   MutexLock lock(mutex_);
   Slab* slab = block->slab;
   block->charge.Set(0);
@@ -265,7 +266,7 @@ void Arena::State::Free(Block* block) {
 
 std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
   const RetryingAllocation retrying;
-  Slabs dead;  // unmapped after the lock is given up
+  Slabs dead;  // unmapped after the lock is released
   MutexLock lock(mutex_);
   if (idle_bytes_ > options_.keep_bytes) {
     RemoveIdle(
@@ -280,7 +281,7 @@ std::vector<uint32_t> Arena::State::Trim(int64_t now_ns) {
 
 void Arena::State::Close() {
   const RetryingAllocation retrying;
-  Slabs dead;  // unmapped after the lock is given up
+  Slabs dead;  // unmapped after the lock is released
   MutexLock lock(mutex_);
   closed_ = true;
   RemoveIdle([](const Slab&) { return true; }, dead);

@@ -1,15 +1,16 @@
-// Arena: allocates buffers in shared memory which other processes can map.
+// Arena: a BufferAllocator of shared memory that other processes can map.
 //
-// Blocks of up to 64 KiB are cut from slabs, a size class each; a larger one has a segment of its own, so
-// that a tensor can be handed to another process without showing it its neighbours; what such a segment holds
-// behind its buffer is zero, so that it shows no tensor of before either. Freed blocks stay mapped
-// and are used again last-in first-out, because touching fresh pages costs twenty times a copy. What has been
-// idle for a while beyond `keep_bytes` goes back to the system in Trim(), and earlier when the budget is
-// needed for blocks of another size.
+// Blocks of up to 64 KiB are cut from slabs, one size class per slab. A larger block has its own segment, so
+// that a tensor can be handed to another process without exposing its neighbours. The rest of such a segment
+// is zeroed, so that it exposes no earlier tensor either.
 //
-// All bookkeeping is in private memory: nothing that a peer writes can confuse it. Any thread may allocate
-// and free; the lock is this arena's own and is held for a few instructions. Buffers may outlive the arena,
-// which then keeps no more than what they lie in.
+// Freed blocks stay mapped and are reused last-in first-out, because touching fresh pages costs twenty times
+// a copy. Trim() returns memory to the system that has been idle for a while, beyond `keep_bytes`. It is
+// returned earlier if the budget is needed for blocks of another size.
+//
+// All state is in private memory, so a peer cannot corrupt it. Any thread may allocate and free; the arena's
+// lock is held for a few instructions. Buffers may outlive the arena, which then keeps only the segments they
+// lie in.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +27,13 @@ namespace braid {
 class Arena final : public BufferAllocator {
  public:
   struct Options {
-    // Trim() leaves off as soon as no more than this is idle.
+    // Trim() stops once at most this much is idle.
     size_t keep_bytes = size_t{64} << 20;
-    // Idle memory beyond it goes back when it was not used for so long.
+    // Idle memory beyond keep_bytes is returned after this time without use.
     int64_t idle_ns = 2'000'000'000;
-    // Allocate() fails beyond so many bytes of segments. 0: no limit.
+    // Allocate() fails beyond this total size of segments. 0: no limit.
     size_t max_bytes = 0;
-    // Names max_bytes in the error text.
+    // The name of max_bytes in error texts.
     const char* max_bytes_option = "";
   };
 
@@ -40,16 +41,16 @@ class Arena final : public BufferAllocator {
   Arena(SegmentIds& ids, const Options& options);
   ~Arena() override;
 
-  // The buffer's owner is a SegmentBlock. Errors: UNAVAILABLE.
+  // Returns a buffer whose owner is a SegmentBlock. Errors: UNAVAILABLE.
   Result<Buffer> Allocate(size_t size) override;
-  // Whether the owner of a buffer is a block of this arena, which the caller holds.
+  // Returns whether the owner of a buffer is a block of this arena. REQUIRES: the caller holds the buffer.
   bool Made(const SegmentBlock& block) const;
   SegmentIds& ids() const;
 
-  // Gives idle memory back. Returns the ids of the segments that are gone from here since the last call;
-  // peers which map them are to be told.
+  // Returns idle memory to the system. Returns the ids of segments that were destroyed since the last call;
+  // the caller tells peers that map them.
   std::vector<uint32_t> Trim(int64_t now_ns);
-  // Whether a later Trim() may find more than there is to keep, or has something to report.
+  // Returns whether a later Trim() may find memory beyond keep_bytes, or has ids to report.
   bool has_excess() const;
 
   struct Usage {

@@ -71,7 +71,7 @@ TEST(Arena, ASegmentOfOneBlockShowsNothingOfEarlierBuffers) {
     const auto behind = std::span<const std::byte>(segment.base(), segment.size()).subspan(size);
     return std::ranges::all_of(behind, [](std::byte b) { return b == std::byte{0}; });
   };
-  // All of one size class, so of one segment.
+  // All in one size class, so in one segment.
   for (size_t size : {112 * kKiB, 97 * kKiB, 110 * kKiB, 97 * kKiB + 1, 97 * kKiB}) {
     EXPECT_TRUE(zero_behind(size, 7)) << size;
   }
@@ -266,7 +266,7 @@ TEST(Arena, WhatIsIdleMakesRoomInTheBudgetForOtherSizes) {
   Buffer in_use = MustAllocate(arena, 10);
   Buffer large = MustAllocate(arena, kMiB + kMiB / 4);
   EXPECT_LE(arena.usage().segment_bytes, 3 * kMiB);
-  // Peers still map what has gone, so it is told of although nothing else is to be trimmed.
+  // Peers still map the destroyed segment, so it is reported although there is no more memory to trim.
   EXPECT_TRUE(arena.has_excess());
   EXPECT_THAT(arena.Trim(SteadyNowNs()), testing::Contains(first_id));
   EXPECT_FALSE(arena.has_excess());
@@ -305,8 +305,8 @@ TEST(Arena, SegmentOutlivesBufferAndArenaForWhoHoldsIt) {
   std::memset(segment->base(), 1, segment->size());
 }
 
-// Buffers wander between threads and are freed by others than their allocator, while a further thread trims;
-// in the end some outlive the arena.
+// Buffers move between threads and are freed by other threads than their allocator, while another thread
+// trims. In the end some outlive the arena.
 TEST(Arena, ManyThreadsAllocateWriteAndFree) {
   const size_t mapped_before = MappedSegments();
   SegmentIds ids;
@@ -365,7 +365,7 @@ TEST(Arena, ManyThreadsAllocateWriteAndFree) {
   EXPECT_EQ(MappedSegments(), mapped_before);
 }
 
-// The arena goes while other threads drop the last buffers.
+// The arena is destroyed while other threads release the last buffers.
 TEST(Arena, ClosingRacesWithTheLastBuffers) {
   SegmentIds ids;
   for (int round = 0; round < 200; ++round) {

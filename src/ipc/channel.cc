@@ -21,20 +21,21 @@ namespace {
 constexpr size_t kAlign = 4096;
 constexpr size_t kHeaderBytes = (sizeof(ChannelHeader) + kAlign - 1) / kAlign * kAlign;
 
-// What goes over the socket with each descriptor.
+// The note that goes over the socket with each descriptor.
 struct SegmentNote {
   uint64_t size;
   uint32_t id;
   uint32_t kind;
-  GpuUuid gpu;  // of kDeviceSegment
+  GpuUuid gpu;  // for kDeviceSegment
 };
 constexpr uint32_t kSegment = 0;
 constexpr uint32_t kForkSocket = 1;
 constexpr uint32_t kDeviceSegment = 2;
-// Requests of forks that the server has not taken yet.
+// The most requests of forks that the server has not taken yet.
 constexpr size_t kMostForkSockets = 1024;
 
-// Asked for each socket's queue; the system's limit may grant less. A descriptor takes about 1 KiB of it.
+// The queue size that each socket asks for; the system's limit may grant less. A descriptor takes about 1 KiB
+// of it.
 constexpr int kSocketBytes = 4 << 20;
 
 bool GoodRingBytes(size_t bytes) {
@@ -43,7 +44,7 @@ bool GoodRingBytes(size_t bytes) {
 
 int Duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
-// Takes one descriptor with its note; none when there is none now.
+// Takes one descriptor with its note; returns an invalid descriptor if there is none now.
 Result<UniqueFd> ReceiveDescriptor(int socket, bool wait, SegmentNote& note) {
   iovec part{&note, sizeof(note)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -55,11 +56,12 @@ Result<UniqueFd> ReceiveDescriptor(int socket, bool wait, SegmentNote& note) {
   ssize_t length = 0;
   do {
     length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-    // A peer that ended without having taken all that we sent is reported once, before what it sent itself.
+    // If a peer ended without taking all that this end sent, the socket reports that once, before the peer's
+    // own data.
   } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
   if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return UniqueFd();
   if (length < 0) return UnavailableError(ErrnoError("the peer's socket", errno).message());
-  // Whatever descriptors came have to be taken, or they stay open: the room for one, rounded up, takes two.
+  // All received descriptors must be taken, or they stay open: the room for one, rounded up, holds two.
   UniqueFd fd;
   size_t descriptors = 0;
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
@@ -79,8 +81,8 @@ Result<UniqueFd> ReceiveDescriptor(int socket, bool wait, SegmentNote& note) {
   return fd;
 }
 
-// A pipe that each side has opened for itself, for reading and writing. Whether it blocks is a property of
-// the open file: were it shared, as that of an eventfd is, the worker could make our writes block.
+// Creates a pipe that each side opens separately for reading and writing. Blocking is a property of the open
+// file: if it were shared, as an eventfd's is, the worker could make the server's writes block.
 void MakeWakePipe(UniqueFd& ours, UniqueFd& theirs) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
@@ -143,8 +145,7 @@ Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options
 }
 
 Result<std::unique_ptr<Channel>> Channel::OpenWorkerEnd(WorkerEnd worker_end) {
-  // The server made this memory, so its header is believed; the sizes are still checked against what is
-  // there.
+  // The server made this memory, so its header is trusted. The sizes are still checked against the memory.
   Options options;
   {
     BRAID_ASSIGN_OR_RETURN(auto head,
@@ -161,7 +162,7 @@ Result<std::unique_ptr<Channel>> Channel::OpenWorkerEnd(WorkerEnd worker_end) {
                                               std::move(worker_end.wake), false, options));
 }
 
-// Writes as much of the message as there is room for; true when all of it is written.
+// Writes as much of the message as fits; returns true if all of it is written.
 bool Channel::Write(std::span<const std::byte> message, size_t& done) {
   const size_t part = writer_.max_record();
   do {
@@ -172,7 +173,7 @@ bool Channel::Write(std::span<const std::byte> message, size_t& done) {
   return true;
 }
 
-// Writes what waits; true when all of it is written.
+// Writes waiting messages; returns true if all are written.
 bool Channel::WriteWaiting() {
   while (!waiting_.empty()) {
     Waiting& front = waiting_.front();
@@ -187,7 +188,7 @@ bool Channel::WriteWaiting() {
 void Channel::FlushLocked() {
   if (WriteWaiting()) return;
   writer_.WantSpace();
-  // Takes the room that the peer made before it could see the wish; of what it makes afterwards it tells.
+  // Uses the room that the peer made before it could see `space_wanted`. The peer reports room made later.
   WriteWaiting();
 }
 
@@ -196,7 +197,7 @@ void Channel::WakePeer(RingSleep sleep) {
     WakeFutex(peer_ring_);
   } else if (sleep == kRingOnEventFd) {
     const uint64_t one = 1;
-    // A full pipe means that the peer has a wake-up coming already.
+    // A full pipe means that a wake-up of the peer is already pending.
     [[maybe_unused]] ssize_t written = ::write(wake_.get(), &one, sizeof(one));
   }
 }
@@ -254,10 +255,10 @@ Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeo
     if (reader_.TakeSpaceWanted()) TellOfSpace();
     const bool got_one = outcome == RingReader::Outcome::kMessage;
     if (got_one && !message.empty()) return Outcome::kMessage;
-    // The ring is empty, or an empty message tells of space.
+    // The ring is empty, or an empty message reports space.
     Flush();
     if (got_one) {
-      // A peer that sends nothing but these keeps us no longer than until somebody interrupts.
+      // A peer that sends only empty messages keeps this loop until an interrupt at most.
       if (reader_.TakeInterrupt()) return Outcome::kTimeout;
       continue;
     }
@@ -269,9 +270,9 @@ Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeo
 }
 
 void Channel::TellOfSpace() {
-  // By a message rather than a bare wake-up, which could fall between the peer's last look and its sleep.
-  // What waits for the peer does as well as an empty one. When there is no room for either, the peer has
-  // messages to read, perhaps quiet ones, and looks for space after them anyway.
+  // By a message rather than a bare wake-up, which could fall between the peer's last check and its sleep. A
+  // waiting message serves as well as an empty one. If neither fits, the peer has messages to read, perhaps
+  // quiet ones, and checks for space after them anyway.
   RingSleep sleep = kRingAwake;
   {
     MutexLock lock(send_mutex_);

@@ -1,11 +1,11 @@
 // Channel: the two-way connection between the server and one worker.
 //
-// Messages go through two rings in one shared segment; segments of tensors go by descriptor over a Unix
-// socket, each before the first message that names it. The socket's hang-up tells the worker that the server
-// is gone; the server learns of a worker's death from the process itself.
+// Messages go through two rings in one shared segment. Segments of tensors are sent by descriptor over a Unix
+// socket, each before the first message that names it. A hang-up of the socket tells the worker that the
+// server is gone; the server observes the worker's process instead.
 //
-// Send() may be called by any thread of this process and never blocks: what does not fit into the ring waits
-// in memory and follows when the peer has made room. Receive() belongs to one thread.
+// Any thread of this process may call Send(), which never blocks. Messages that do not fit into the ring wait
+// in memory until the peer has made room. Receive() belongs to one thread.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@
 
 namespace braid {
 
-// The shared segment of a channel starts with this.
+// The beginning of a channel's shared segment.
 struct ChannelHeader {
   static constexpr uint32_t kMagic = 0x42524431;  // "BRD1"
   static constexpr size_t kCancelSlots = 65536;
@@ -35,10 +35,10 @@ struct ChannelHeader {
   uint64_t max_message;
   RingHeader to_worker;
   RingHeader to_server;
-  // The id of the newest execution that user code has begun; the worker's. Tells the server, should the
-  // worker die, which of those it handed over can run elsewhere.
+  // The id of the newest execution that user code has begun; written by the worker. If the worker dies, it
+  // tells the server which executions can run elsewhere.
   alignas(64) std::atomic<uint64_t> begun_execution;
-  // Set by the server when the request that was given this slot is cancelled; read by request.is_cancelled().
+  // Set by the server when the request with this slot is cancelled; read by request.is_cancelled().
   alignas(64) std::atomic<uint8_t> cancelled[kCancelSlots];
 };
 
@@ -46,55 +46,58 @@ class Channel {
  public:
   struct Options {
     size_t ring_bytes = size_t{256} << 10;         // each way; a power of two, 4 KiB to 1 GiB
-    size_t max_message = size_t{256} << 20;        // of one message; holds for both ends
-    size_t max_pending_bytes = size_t{512} << 20;  // that wait for room; beyond it the peer counts as stuck
-    // Each end is woken through a socket of its own, on which the hang-up of the other is seen too, rather
-    // than through one pipe: for a server that polls.
+    size_t max_message = size_t{256} << 20;        // of one message, in either direction
+    size_t max_pending_bytes = size_t{512} << 20;  // of waiting messages; beyond it the peer is stuck
+    // Wake each end through a socket instead of one pipe. The socket also shows the other end's hang-up, for
+    // a server that polls.
     bool wake_by_socket = false;
-    // What the peer may have us map. Null: no limit.
+    // Limits the segments that the peer can make this process map. Null: no limit.
     std::shared_ptr<SegmentBudget> imports = nullptr;
   };
 
-  // What the worker needs to open its end.
+  // The descriptors that the worker needs to open its end.
   struct WorkerEnd {
     UniqueFd memory;
     UniqueFd socket;
-    UniqueFd wake;  // like an eventfd, readable when the server wakes a worker that sleeps in an event loop
+    UniqueFd wake;  // like an eventfd: readable when the server wakes a worker that sleeps in an event loop
   };
 
-  // Makes the server's end, and the descriptors of the worker's, which are closed on exec. Errors:
-  // INVALID_ARGUMENT for wrong options, UNAVAILABLE when the system has no more descriptors or memory.
+  // Creates the server's end, and the descriptors of the worker's end, which are closed on exec. Errors:
+  // INVALID_ARGUMENT for wrong options, UNAVAILABLE if the system has no descriptors or memory left.
   static Result<std::unique_ptr<Channel>> CreateServerEnd(const Options& options, WorkerEnd& worker_end);
-  // Opens the worker's end. Errors: INVALID_ARGUMENT when this is not the memory of a channel.
+  // Opens the worker's end. Errors: INVALID_ARGUMENT if the memory is not a channel's.
   static Result<std::unique_ptr<Channel>> OpenWorkerEnd(WorkerEnd worker_end);
 
-  // Queues a message. With `quietly` the peer is not woken for it. Errors: UNAVAILABLE once the peer has
-  // broken the rules or far too much waits for it; INVALID_ARGUMENT for a message that is empty or too long.
+  // Queues a message. With `quietly`, does not wake the peer for it. Errors: UNAVAILABLE once the peer has
+  // broken the protocol or max_pending_bytes wait for it; INVALID_ARGUMENT for a message that is empty or too
+  // long.
   Status Send(std::span<const std::byte> message, bool quietly = false);
-  // Sends what waits for room, if there is some now. Receive() does this when the peer asks for it.
+  // Sends waiting messages if there is room now. Receive() does this when the peer asks for it.
   void Flush();
-  // Whether something waits for room: somebody has to receive, or it stays where it is. Any thread.
+  // Returns whether messages wait for room. They stay until a thread calls Receive() or Flush(). Any thread.
   bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
 
   enum class Outcome : unsigned char { kMessage, kTimeout, kCorrupted };
-  // Takes the next message, waiting for it up to `timeout_ns`; 0 does not wait. Returns kTimeout early after
-  // Interrupt(), once for each, when all messages that are there have been taken.
+  // Takes the next message, waiting for up to `timeout_ns`; 0 does not wait. After Interrupt() it returns
+  // kTimeout early, once per call, when all available messages have been taken.
   Outcome Receive(std::vector<std::byte>& message, int64_t timeout_ns);
-  // Ends a Receive() that waits, or else the next that would. Any thread.
+  // Ends a Receive() that waits, or else the next one that would. Any thread.
   void Interrupt() { reader_.Interrupt(); }
 
-  // How far the peer has sent, and how far the receiving thread has come: a message is behind it when the next
-  // Receive() begins. What the peer had sent by now has been dealt with once handled() >= sent(). Any thread.
+  // The positions of the peer's sending and of the receiving thread. A message counts as handled when the
+  // next Receive() begins. Everything sent before a call of sent() has been handled once handled() >= its
+  // result. Any thread.
   uint64_t sent() const { return reader_.written(); }
   uint64_t handled() const { return handled_.load(std::memory_order_acquire); }
 
-  // --- For a fork of the worker, which has inherited its end but no part in its conversation: it asks for a
-  // channel of its own. See ipc/fork_rendezvous.h.
+  // --- For a fork of the worker. It inherits the worker's end but must not use its messages, so it asks for
+  // a channel. See ipc/fork_rendezvous.h.
 
-  // The fork hands the server a socket to answer on; does not block. Errors: UNAVAILABLE.
+  // Sends the server a socket on which to answer the fork; does not block. Errors: UNAVAILABLE.
   Status SendForkSocket(int socket);
-  // The server's receiving thread: whether a fork asks for a channel; a Receive() that waits ends early then. The
-  // sockets come among the segments, so those are to be received first.
+  // Returns whether a fork has asked for a channel; a waiting Receive() then ends early. The server's
+  // receiving thread. The forks' sockets arrive among the segments, so receive those before calling
+  // TakeForkSockets().
   bool TakeForkSignal() { return reader_.TakeForkSignal(); }
   std::vector<UniqueFd> TakeForkSockets();
 
@@ -106,11 +109,11 @@ class Channel {
   const std::shared_ptr<SegmentBudget>& imports() const { return options_.imports; }
 
   // Sends a segment to the peer by its descriptor; does not block. `as` is its name in messages of this
-  // direction. Any thread. Errors: UNAVAILABLE when the peer is gone or has some hundreds not taken yet.
+  // direction. Any thread. Errors: UNAVAILABLE if the peer is gone or has left some hundreds untaken.
   Status SendSegment(const Segment& segment, uint32_t as);
-  // Takes one segment that the peer sent. With `wait`, blocks until there is one. Returns null when there is
-  // none now; an error when the peer is gone (UNAVAILABLE), breaks the rules (INVALID_ARGUMENT) or has handed
-  // over too much (RESOURCE_EXHAUSTED). Any thread.
+  // Takes one segment that the peer sent. With `wait`, blocks until there is one; otherwise returns null if
+  // there is none. Any thread. Errors: UNAVAILABLE if the peer is gone, INVALID_ARGUMENT if it broke the
+  // protocol, RESOURCE_EXHAUSTED if it handed over too much.
   Result<std::shared_ptr<Segment>> ReceiveSegment(bool wait);
 
  private:
@@ -130,8 +133,8 @@ class Channel {
   ChannelHeader* const header_;
   const UniqueFd socket_;
   const UniqueFd wake_;
-  RingHeader* const peer_ring_;  // the one that we write
-  RingReader reader_;            // the receiving thread's
+  RingHeader* const peer_ring_;  // written by this end
+  RingReader reader_;            // used by the receiving thread
   std::atomic<uint64_t> handled_{0};
 
   struct Waiting {

@@ -1,4 +1,4 @@
-// What is left of a peer that is killed at any point: nothing.
+// A peer that is killed at any point leaves no state behind.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -38,7 +38,7 @@ enum class Kind : uint8_t {
 struct Head {
   Kind kind;
   uint8_t fill;
-  MemoryHandle handle;  // not of kEcho
+  MemoryHandle handle;  // not for kEcho
 };
 
 Message Encode(const Head& head, size_t more = 0) {
@@ -64,7 +64,7 @@ size_t MappedSegments() {
   return count;
 }
 
-// Hands buffers over by their place, each segment once.
+// Hands buffers over by their handles, and each segment once.
 class Lender {
  public:
   explicit Lender(Channel& channel) : channel_(channel) {}
@@ -83,7 +83,7 @@ class Lender {
 
 size_t RandomSize(std::mt19937_64& random) { return 1 + random() % (random() % 4 ? 2000 : 150'000); }
 
-// The process that is killed. Leaves by another way only when something is wrong or its parent is gone.
+// The process that is killed. It returns otherwise only on an error or when its parent is gone.
 [[noreturn]] void RunPeer(Channel::WorkerEnd worker_end, uint64_t seed) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   auto opened = Channel::OpenWorkerEnd(std::move(worker_end));
@@ -121,7 +121,7 @@ size_t RandomSize(std::mt19937_64& random) { return 1 + random() % (random() % 4
 struct Round {
   std::unique_ptr<Channel> channel;
   SegmentMap handed;
-  std::vector<Buffer> lent;  // the memory that Kind::kLent names, by when it is answered
+  std::vector<Buffer> lent;  // the memory that Kind::kLent names, keyed by its answer
   std::atomic<int> answers{0};
   std::atomic<bool> peer_is_dead{false};
 
@@ -146,7 +146,7 @@ struct Round {
     while ((outcome = channel->Receive(message, kLong)) == Channel::Outcome::kMessage) Check(message);
     ASSERT_EQ(outcome, Channel::Outcome::kTimeout);
     ASSERT_TRUE(peer_is_dead) << "there was an end without an interrupt";
-    // Whatever the peer had said until its end is there; a half message is not.
+    // All complete messages that the peer sent are received; a partial one is not.
     while ((outcome = channel->Receive(message, 0)) == Channel::Outcome::kMessage) Check(message);
     ASSERT_EQ(outcome, Channel::Outcome::kTimeout);
   }
@@ -175,7 +175,7 @@ void RunRound(uint64_t seed, Arena& arena) {
   for (int i = 0; i < messages; ++i) {
     const auto fill = static_cast<uint8_t>(random());
     if (random() % 2 == 0) {
-      // Also messages of several times the ring.
+      // Some messages are several times as large as the ring.
       const size_t more = random() % (random() % 8 == 0 ? 60'000 : 500);
       ASSERT_TRUE(round.channel->Send(Encode({Kind::kEcho, fill, {}}, more), random() % 8 == 0).ok());
     } else {
@@ -185,8 +185,8 @@ void RunRound(uint64_t seed, Arena& arena) {
       round.lent.push_back(std::move(*buffer));
     }
   }
-  // The point of the kill: after some answers and a moment more. The time bounds only the wait for answers
-  // that will not come, as there are fewer.
+  // The kill comes after some answers and a short random delay. The time limits the wait for answers that
+  // never come, since there may be fewer.
   const auto answers = static_cast<int>(random() % (messages + 1));
   const int64_t give_up_ns = SteadyNowNs() + 5'000'000;
   while (round.answers < answers && SteadyNowNs() < give_up_ns) std::this_thread::yield();
@@ -204,7 +204,7 @@ void RunRound(uint64_t seed, Arena& arena) {
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
   ASSERT_TRUE(WIFSIGNALED(status)) << "the peer found something wrong: " << WEXITSTATUS(status);
 
-  // Nobody else can touch now what was lent: it is written, given back and handed out again.
+  // No other process can touch the lent memory now: it is written, returned and allocated again.
   for (Buffer& buffer : round.lent) {
     std::memset(buffer.mutable_data(), 0x5a, buffer.size());
     ASSERT_TRUE(IsFilled(buffer.data(), buffer.size(), 0x5a));

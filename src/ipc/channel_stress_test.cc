@@ -15,11 +15,11 @@ constexpr int kSenders = 3;
 constexpr uint32_t kMessagesPerSender = 400;
 using Message = std::vector<std::byte>;
 
-// Starts every message that is long enough; shorter ones are counted only.
+// The beginning of every message that is long enough; shorter ones are only counted.
 struct Stamp {
   uint32_t sender;
   uint32_t number;
-  uint64_t hash;  // of what follows
+  uint64_t hash;  // of the bytes after it
 };
 
 uint64_t HashOf(std::span<const std::byte> bytes) {
@@ -70,12 +70,12 @@ void Send(Channel& channel, uint32_t sender, uint64_t seed) {
     for (size_t n = random() % 4; n > 0; --n) std::this_thread::yield();
     if (random() % 16 == 0) channel.Interrupt();
   }
-  // A quiet last message would be waited for.
+  // The receiver would wait for a quiet last message.
   const Message last = MakeMessage(sender, kMessagesPerSender, sizeof(Stamp), random);
   ASSERT_TRUE(channel.Send(last).ok());
 }
 
-// Receives all that the other side's senders send, and then serves it until `done` is 2.
+// Receives all messages of the other side's senders, and then serves that side until `done` is 2.
 void Receive(Channel& channel, uint64_t seed, std::atomic<int>& done) {
   std::mt19937_64 random(seed);
   Message message;

@@ -46,7 +46,7 @@ class ChannelPair : public testing::Test {
     memory_.Reset(dup(worker_end.memory.get()));
     worker_ = Channel::OpenWorkerEnd(std::move(worker_end)).value();
   }
-  // Takes what is there.
+  // Takes all available messages.
   static std::vector<Message> Drain(Channel& channel) {
     std::vector<Message> all;
     Message message;
@@ -55,7 +55,7 @@ class ChannelPair : public testing::Test {
     EXPECT_EQ(outcome, Outcome::kTimeout);
     return all;
   }
-  // Sends a message that is not by Channel::SendSegment().
+  // Sends a message that Channel::SendSegment() would not send.
   void SendRaw(const void* bytes, size_t size, std::vector<int> fds) {
     iovec part{const_cast<void*>(bytes), size};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 8)] = {};
@@ -158,7 +158,7 @@ TEST_F(ChannelPair, SendNeverBlocksAndWhatWaitsFollowsInOrder) {
   for (int round = 0; got.size() < sent.size(); ++round) {
     ASSERT_LT(round, 1000);
     for (Message& message : Drain(*worker_)) got.push_back(std::move(message));
-    // The worker has told of space, and that is all that the server needs.
+    // The worker has reported space, and the server needs no more than that.
     EXPECT_TRUE(Drain(*server_).empty());
   }
   EXPECT_EQ(got, sent);
@@ -197,7 +197,7 @@ TEST_F(ChannelPair, BothRingsFullAtOnceComeLooseAgain) {
   }
 }
 
-// Both sleep whenever there is nothing to read, and nothing but the other wakes them.
+// Both sides sleep whenever there is no message, and only the other side wakes them.
 TEST_F(ChannelPair, NoWakeUpIsLostBetweenFullRings) {
   constexpr int kMessages = 3000;
   std::atomic<int> done{0};
@@ -210,14 +210,14 @@ TEST_F(ChannelPair, NoWakeUpIsLostBetweenFullRings) {
         ASSERT_TRUE(channel.Send(Bytes(1 + random() % 3000, sent), random() % 8 == 0).ok());
       }
       for (size_t n = random() % 20; n > 0 && received < kMessages; --n, ++received) {
-        // As long as there is something to send, the other may be waiting for that.
+        // As long as this side has messages to send, the other side may be waiting for them.
         const Outcome outcome = channel.Receive(message, sent < kMessages ? 0 : kLong);
         if (outcome == Outcome::kTimeout && sent < kMessages) break;
         ASSERT_EQ(outcome, Outcome::kMessage);
         ASSERT_EQ(message, Bytes(message.size(), received));
       }
     }
-    // Whoever is first still serves the other, for which something may wait here.
+    // The side that is done first still serves the other, whose messages may wait here.
     if (++done == 2) {
       server_->Interrupt();
       worker_->Interrupt();
@@ -237,7 +237,7 @@ TEST_F(ChannelPair, TellsOfSpaceEvenWhenQuietMessagesFillTheWayBack) {
     ASSERT_TRUE(worker_->Send(sent.back()).ok());
   }
   ASSERT_TRUE(worker_->reader().SleepOnEventFd());
-  // Not one byte is left for an empty message.
+  // The ring has no byte left, not even for an empty message.
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(server_->Send(Bytes(kRing / 4 - 8, i), true).ok());
   EXPECT_FALSE(Readable(worker_->wake_fd()));
   EXPECT_EQ(Drain(*server_).size(), 4u);
@@ -263,7 +263,8 @@ TEST_F(ChannelPair, CountsAsStuckWhenFarTooMuchWaits) {
 }
 
 TEST_F(ChannelPair, AWorkerCannotMakeWakeUpsBlock) {
-  // It has its descriptor block and fills it; what the server does would block now if they shared the file.
+  // The worker makes its descriptor blocking and fills the pipe. If they shared the open file, the server
+  // would block now.
   const std::vector<char> filling(1 << 20);
   ASSERT_GT(write(worker_->wake_fd(), filling.data(), filling.size()), 0);
   ASSERT_EQ(fcntl(worker_->wake_fd(), F_SETFL, 0), 0);
@@ -295,7 +296,7 @@ TEST_F(ChannelPair, InterruptEndsOneReceiveAfterTheMessagesThatAreThere) {
 TEST_F(ChannelPair, InterruptEndsAReceiveInTheMiddleOfAMessage) {
   ASSERT_TRUE(worker_->Send(Bytes(10 * kRing, 1)).ok());
   Message message;
-  // The worker does not go on, as if it had been killed.
+  // The worker does nothing more, as if it had been killed.
   std::thread receiver([&] { EXPECT_EQ(server_->Receive(message, kLong), Outcome::kTimeout); });
   while (server_->header().to_server.sleeping != kRingOnFutex) std::this_thread::yield();
   server_->Interrupt();
@@ -311,7 +312,7 @@ TEST_F(ChannelPair, InterruptEndsAReceiveUnderEmptyMessagesWithoutEnd) {
   });
   auto& ring = server_->header().to_server;
   std::thread peer([&] {
-    // All of the ring is zeros: empty messages.
+    // The ring holds only zeros, that is, empty messages.
     while (!stop) {
       ring.head = ring.tail + kRing;
       if (ring.sleeping.exchange(kRingAwake) == kRingOnFutex) WakeFutex(&ring);

@@ -16,7 +16,7 @@ namespace {
 // Memory, socket, wake.
 constexpr size_t kDescriptors = 3;
 
-// The answer's one byte, which carries the descriptors.
+// The one byte of the answer, which carries the descriptors.
 constexpr char kWelcome = 1;
 
 }  // namespace

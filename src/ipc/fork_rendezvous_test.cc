@@ -24,7 +24,7 @@ class ForkRendezvousTest : public testing::Test {
     worker_ = Channel::OpenWorkerEnd(std::move(end)).value();
   }
 
-  // The sockets of all forks that ask for a channel; waits for the first.
+  // Returns the sockets of all forks that ask for a channel; waits for the first.
   std::vector<UniqueFd> ForkSockets() {
     std::vector<std::byte> message;
     EXPECT_EQ(server_->Receive(message, 10 * kSecond), Channel::Outcome::kTimeout);
@@ -68,10 +68,10 @@ TEST_F(ForkRendezvousTest, AForkSpeaksOnAChannelOfItsOwn) {
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
   EXPECT_EQ(status, 0);
-  // Its end is seen on the socket that wakes.
+  // Its end is seen on the wake socket.
   char byte = 0;
   EXPECT_EQ(recv(own->wake_fd(), &byte, 1, MSG_DONTWAIT), 0);
-  // The conversation with the worker goes on.
+  // The channel of the worker still works.
   ASSERT_TRUE(worker_->Send(Bytes("x")).ok());
   EXPECT_EQ(server_->Receive(message, kSecond), Channel::Outcome::kMessage);
 }

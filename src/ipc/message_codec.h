@@ -1,7 +1,8 @@
-// The encoding of messages, by their declarations: each field in its order.
+// The encoding of messages, derived from their declarations: the fields in order.
 //
-// A message is an aggregate with a constant kType. Its fields are numbers, enums with a LastOf(), flags, texts, bytes, the
-// standard library's containers of such, and further aggregates. A member IsValid() is asked once all fields are read.
+// A message is an aggregate with a constant kType. Its fields are numbers, enums with a LastOf(), flags,
+// texts, bytes, standard containers of these, and further aggregates. If a type has IsValid(), it is called
+// once all fields are read.
 #pragma once
 
 #include <boost/pfr.hpp>
@@ -32,22 +33,22 @@ template <class T>
 inline constexpr bool kIsText = std::is_same_v<T, std::string_view> || std::is_same_v<T, std::string>;
 template <class T>
 inline constexpr bool kIsList = kIs<T, std::vector> || kIs<T, std::map> || std::is_same_v<T, Shape>;
-// Types that are no aggregates, or of which a part travels, have a function Fields(visit, value), which gives `visit` the
-// fields.
+// A type that is not an aggregate, or that sends only some fields, has a function Fields(visit, value), which
+// passes the fields to `visit`.
 template <class T>
 concept NamesItsFields = requires(T& value) {
   Fields([](auto&...) {}, value);
 };
 
-// The largest number of an enum that a message may have.
+// LastOf() is the largest value of an enum that a message may have.
 constexpr LoadMode LastOf(LoadMode) { return LoadMode::kNodes; }
 constexpr AskTopic LastOf(AskTopic) { return AskTopic::kTakesDeviceInputs; }
-// User code knows those that TritonError has.
+// User code knows only the codes of TritonError.
 constexpr StatusCode LastOf(StatusCode) { return StatusCode::kCancelled; }
 constexpr DataType LastOf(DataType) { return DataType::kCustom; }
 constexpr Place LastOf(Place) { return Place::kSharedDeviceMemory; }
 
-// The fewest bytes that a value takes, or less.
+// A lower bound of the encoded size of a value.
 template <class T>
 constexpr size_t LeastBytes() {
   if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
@@ -71,7 +72,7 @@ template <class T>
 void Put(WireWriter& out, const T& value) {
   const auto put = [&out](const auto&... each) { (Put(out, each), ...); };
   if constexpr (std::is_same_v<T, StatusCode>) {
-    // What only the server's own parts say is internal to user code.
+    // Codes that only the server's own parts use are internal errors to user code.
     const bool unknown = value > StatusCode::kCancelled && value <= StatusCode::kPermissionDenied;
     out.Put(unknown ? StatusCode::kInternal : value);
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
@@ -103,7 +104,7 @@ void Put(WireWriter& out, const T& value) {
 template <class T>
 void Get(WireReader& in, T& value);
 
-// Leaves the alternative of this number in `value`.
+// Decodes the alternative with this number into `value`.
 template <class... T>
 void GetAlternative(WireReader& in, size_t index, std::variant<T...>& value) {
   size_t at = 0;
@@ -183,7 +184,7 @@ bool Decode(std::span<const std::byte> in, M& message, MessageType type) {
 
 }  // namespace braid
 
-// Makes both functions of a message, which its header declares.
+// Instantiates both functions of a message, which its header declares.
 #define BRAID_MESSAGE(M)                                                        \
   template void Encode<M>(std::vector<std::byte> & out, const M&, MessageType); \
   template bool Decode<M>(std::span<const std::byte> in, M&, MessageType)

@@ -5,7 +5,7 @@
 namespace braid {
 namespace {
 
-// More dimensions than any array library knows.
+// More dimensions than any array library supports.
 constexpr uint32_t kMaxDimensions = 64;
 
 }  // namespace

@@ -1,7 +1,7 @@
-// What the server and a worker say to each other. See docs/architecture.md for the conversation.
+// The messages between the server and a worker. docs/architecture.md describes their order.
 //
 // Every message starts with its type. The decoded forms below hold views into the received message, which
-// outlives them.
+// must outlive them.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class MessageType : uint8_t {
   kCheckReady = 4,    // CheckReadyMessage: ask the model's is_ready(); may come during an execution
   kAnswer = 5,        // AnswerMessage: the answer to kAsk
   kCallResponse = 6,  // ResponseMessage: one response to a kCall; its request_id is the call's id
-  // The same, to a worker that runs the Python nodes of a graph; see node_messages.h.
+  // The following messages go to a worker that runs the Python nodes of a graph; see node_messages.h.
   kNodeExecute = 7,
   kNodeResume = 8,
   kNodeClose = 9,
@@ -43,26 +43,27 @@ enum class MessageType : uint8_t {
   kFinalized = 21,       // no body: finalize has returned, the worker exits
   kCall = 22,            // CallMessage: user code runs a request on a servable (BLS)
   kCancelCall = 23,      // CancelCallMessage
-  kAsk = 24,             // AskMessage: user code asks something of the server
+  kAsk = 24,             // AskMessage: user code calls the server
   kReadiness = 25,       // ReadinessMessage: the answer to kCheckReady
   kNodeStep = 26,        // see node_messages.h
   kNativeExecuted = 27,  // see native_messages.h
   // Both ways.
-  kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender needs no more
-  kRetireSegment = 33,  // RetireSegmentMessage: a segment of the sender that will be named no more
+  kRelease = 32,        // ReleaseMessage: memory of the receiver that the sender no longer needs
+  kRetireSegment = 33,  // RetireSegmentMessage: the sender will not name this segment again
 };
 
-// A tensor up to this size travels inside its message: cheaper than lending memory and giving it back.
+// Tensors up to this size travel inside their message: cheaper than lending memory and returning it.
 inline constexpr size_t kInlineTensorBytes = 1024;
 
-// Where the bytes of a tensor are.
+// The location of a tensor's bytes.
 enum class Place : uint8_t {
   kInline = 0,
-  kSenderMemory = 1,    // a segment of the sender; the receiver says kRelease when it needs it no more
-  kReceiverMemory = 2,  // memory that the receiver lent to the sender, which comes back with this
-  // As kSenderMemory, from the server only: others see the bytes too, so the receiver must not change them.
+  kSenderMemory = 1,    // a segment of the sender; the receiver sends kRelease when it is done
+  kReceiverMemory = 2,  // memory that the receiver lent to the sender; this message returns it
+  // Like kSenderMemory, from the server only: the memory is shared with others, so the receiver must not
+  // change it.
   kSharedMemory = 3,
-  // As kSenderMemory and kSharedMemory: memory of a GPU, all of a segment from its beginning.
+  // Like kSenderMemory and kSharedMemory, in memory of a GPU: a whole segment from its beginning.
   kDeviceMemory = 4,
   kSharedDeviceMemory = 5,
 };
@@ -76,14 +77,14 @@ struct TensorMessage {
   Shape shape;
   Place place = Place::kInline;
   std::span<const std::byte> bytes;   // kInline
-  MemoryHandle handle;                // else
-  std::string_view custom_type = {};  // of DataType::kCustom
+  MemoryHandle handle;                // otherwise
+  std::string_view custom_type = {};  // for DataType::kCustom
 };
 void EncodeTensor(WireWriter& out, const TensorMessage& tensor);
 TensorMessage DecodeTensor(WireReader& in);
 
-// Every message below, and those of the headers beside this one, has both. `out` is emptied first. Decode() is false for
-// bytes that are no such message. `type`: another that goes with the same fields.
+// Every message below, and in the headers beside this one, has both functions. Encode() replaces `out`.
+// Decode() returns false if the bytes are not a valid message. `type` is another type with the same fields.
 template <class M>
 void Encode(std::vector<std::byte>& out, const M& message, MessageType type = M::kType);
 template <class M>
@@ -92,7 +93,7 @@ bool Decode(std::span<const std::byte> in, M& message, MessageType type = M::kTy
 enum class LoadMode : uint8_t {
   kInstance = 0,      // import, construct, initialize; then wait for executions
   kAutoComplete = 1,  // import, call auto_complete_config, answer, exit
-  kNodes = 2,         // the Python nodes of a graph: model_config is what node_messages.h says
+  kNodes = 2,         // the Python nodes of a graph; node_messages.h describes model_config
 };
 
 struct LoadMessage {
@@ -109,15 +110,15 @@ struct LoadMessage {
   std::string_view instance_kind;       // "CPU", "GPU", "MODEL"
   std::string_view instance_device_id;  // "0"
   uint64_t arena_keep_bytes = 0;        // Arena::Options::keep_bytes of the worker
-  // How much of its memory on a GPU the worker may keep when it is idle; of those that are not named, its own default.
+  // How much idle memory of a GPU the worker may keep; GPUs that are not listed have its default.
   struct DevicePool {
     int32_t gpu = 0;
     uint64_t keep_bytes = 0;
   };
   std::vector<DevicePool> device_pools;
-  uint64_t pinned_pool_bytes = 0;  // what it may pin of its memory
+  uint64_t pinned_pool_bytes = 0;  // how much of its memory it may pin
   bool verbose_errors = false;     // errors name paths and source lines
-  // What the model keeps of its sequences is kept by the server too, if the model can give and take it.
+  // The server also keeps the model's sequence states, if the model can save and load them.
   bool keeps_sequences = false;
 };
 
@@ -133,7 +134,7 @@ struct RequestMessage {
   uint32_t cancel_slot = kNoCancelSlot;             // index into ChannelHeader::cancelled
   std::string_view trace_context;                   // JSON text for trace().get_context(); "" for none
   std::vector<std::string_view> requested_outputs;  // empty: all outputs of the configuration
-  std::vector<std::string_view> device_outputs;     // that may stay on a GPU
+  std::vector<std::string_view> device_outputs;     // outputs that may stay on a GPU
   std::vector<TensorMessage> inputs;
 };
 
@@ -155,10 +156,10 @@ struct LoadedMessage {
   StatusCode code = StatusCode::kOk;
   std::string_view error;  // the text of the Python exception
   std::string_view
-      auto_completed_config;        // kAutoComplete: JSON text; empty when the model has no such function
+      auto_completed_config;        // kAutoComplete: JSON text; empty if the model has no such function
   bool has_readiness_hook = false;  // the model has is_ready()
-  bool wants_sessions = false;      // kNodes: some node keeps state of its own for each run of the graph
-  bool saves_sequences = false;     // it was asked to, and has save_sequence() and load_sequence()
+  bool wants_sessions = false;      // kNodes: some node keeps state for each run of the graph
+  bool saves_sequences = false;     // it was asked to, and the model has save_sequence() and load_sequence()
 };
 
 // One response to one request.
@@ -166,7 +167,7 @@ struct ResponseMessage {
   static constexpr MessageType kType = MessageType::kResponse;
   uint64_t request_id = 0;  // RequestMessage::id
   bool final = true;
-  bool has_response = true;  // false only with final: the request ends without one more response
+  bool has_response = true;  // false only with final: the request ends without a further response
   StatusCode code = StatusCode::kOk;
   std::string_view error;
   std::string_view parameters_json;  // "" or an object
@@ -178,51 +179,51 @@ struct ResponseMessage {
 struct ExecutedMessage {
   static constexpr MessageType kType = MessageType::kExecuted;
   uint64_t execution_id = 0;
-  // SteadyNowNs(): user code is called; it has returned; outputs are in place.
+  // SteadyNowNs() when user code is called, when it has returned, and when the outputs are in place.
   int64_t input_end_ns = 0;
   int64_t infer_end_ns = 0;
   int64_t output_end_ns = 0;
-  // The responses that execute() returned; none for requests that are answered otherwise.
+  // The responses that execute() returned. Requests that are answered by kResponse have none.
   std::vector<ResponseMessage> responses;
-  // RequestMessage::id of the requests that user code has released to be scheduled again; the worker has let
-  // go of them, and no response of this execution is for them.
+  // RequestMessage::id of the requests that user code has released for rescheduling. The worker has released
+  // them, and this execution sends no response for them.
   std::vector<uint64_t> rescheduled;
 };
 
-// For CallMessage::blocked_execution: all that the worker has stands still, whichever execution it is of.
+// For CallMessage::blocked_execution: the call blocks all of the worker's executions.
 inline constexpr uint64_t kBlocksEverything = UINT64_MAX;
 
-// A request of user code to a servable of the server. Its responses come as kCallResponse, the last of them
+// A request of user code to a servable of the server. Its responses come as kCallResponse, the last one
 // marked final. Errors come as responses too.
 struct CallMessage {
   static constexpr MessageType kType = MessageType::kCall;
   std::string_view model_name;
   int64_t model_version = -1;
-  // The id of the execution that cannot return before this call has ended, as far as the worker can tell (a
-  // blocking call on the thread that runs execute); 0 when there is none; kBlocksEverything for a call that
-  // holds up the event loop in which executions overlap. So that a cycle is found.
+  // The id of the execution that cannot return before this call has ended, as far as the worker knows (a
+  // blocking call on the thread that runs execute). 0: none. kBlocksEverything: the call blocks the event
+  // loop in which executions overlap. The server uses it to detect cycles.
   uint64_t blocked_execution = 0;
-  // The request of this model's whose trace the call belongs to, by its RequestMessage::id; 0 for none.
+  // RequestMessage::id of the request of this model whose trace includes the call; 0 for none.
   uint64_t traced_request = 0;
-  // When user code made the call, by the clock that all processes share. The time-out counts from then.
+  // When user code made the call, by the clock that all processes share. The timeout counts from then.
   int64_t called_ns = 0;
-  // Whether the caller can take any number of responses.
+  // Whether the caller accepts any number of responses.
   bool decoupled = false;
-  // Whether outputs may come as memory of a GPU.
+  // Whether outputs may come in memory of a GPU.
   bool device_outputs = false;
-  // `id` is the worker's name for the call, unique in its process; never 0.
+  // `id` is the worker's name for the call: unique in its process, and never 0.
   RequestMessage request;
 
   bool IsValid() const { return request.id != 0; }
 };
 
-// The caller needs no further response. The final response still comes, with the code CANCELLED or another.
+// The caller needs no further response. The final response still comes, with code CANCELLED or another.
 struct CancelCallMessage {
   static constexpr MessageType kType = MessageType::kCancelCall;
   uint64_t call_id = 0;
 };
 
-// Of a kCallResponse: only whose response it is, and whether it is the last; for sorting without a look at the rest.
+// Decodes only the call's id and the final flag of a kCallResponse, to dispatch it without decoding the rest.
 bool PeekCallResponse(std::span<const std::byte> in, uint64_t& call_id, bool& final);
 
 enum class AskTopic : uint8_t {
@@ -230,13 +231,13 @@ enum class AskTopic : uint8_t {
   kUnloadModel = 2,   // {"model_name", "unload_dependents"}
   kIsModelReady = 3,  // {"model_name", "model_version"}; answered by "true" or "false"
   kMetric = 4,        // an operation on custom metrics
-  // VERSION:NAME, as "-1:m": whether it takes inputs that lie on a GPU; answered by "true" or "false"
+  // VERSION:NAME, as "-1:m": whether the model takes inputs in memory of a GPU; answered by "true" or "false"
   kTakesDeviceInputs = 5,
 };
 
 struct AskMessage {
   static constexpr MessageType kType = MessageType::kAsk;
-  uint64_t ask_id = 0;  // 0: no answer is wanted
+  uint64_t ask_id = 0;  // 0: no answer is expected
   AskTopic topic = AskTopic::kLoadModel;
   std::string_view text;  // JSON, by topic
   struct Attachment {
@@ -266,7 +267,7 @@ struct ReadinessMessage {
   static constexpr MessageType kType = MessageType::kReadiness;
   uint64_t check_id = 0;
   bool ready = false;
-  std::string_view reason;  // why not
+  std::string_view reason;  // if not ready
 };
 
 struct LogMessage {
@@ -277,8 +278,8 @@ struct LogMessage {
   std::string_view text;
 };
 
-// Memory of the receiver, by where it starts, as it was named in the message that lent it. Named once for
-// each time lent.
+// Memory of the receiver, by handles that start where those of the lending message do. Named once for each
+// time that it was lent.
 struct ReleaseMessage {
   static constexpr MessageType kType = MessageType::kRelease;
   std::vector<MemoryHandle> handles;
@@ -291,7 +292,7 @@ struct RetireSegmentMessage {
 
 void EncodeBare(std::vector<std::byte>& out, MessageType type);  // kFinalize, kFinalized
 
-// The type of a message; nothing sensible for an empty one (returns 0).
+// Returns the type of a message; an invalid type (0) for an empty one.
 MessageType TypeOf(std::span<const std::byte> message);
 
 }  // namespace braid

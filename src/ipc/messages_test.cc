@@ -24,7 +24,7 @@ std::string_view TextOf(std::span<const std::byte> bytes) {
 
 template <class M>
 Encoded Encoding(const M& message) {
-  Encoded out{std::byte{99}};  // what was there before is replaced
+  Encoded out{std::byte{99}};  // the previous content is replaced
   Encode(out, message);
   return out;
 }
@@ -239,7 +239,7 @@ TEST(Messages, HelloAndLoadedKeepEveryField) {
   EXPECT_FALSE(loaded.wants_sessions);
   EXPECT_TRUE(loaded.saves_sequences);
 
-  // Codes that user code does not know.
+  // Codes that do not exist for user code.
   for (const StatusCode code :
        {StatusCode::kFailedPrecondition, StatusCode::kAborted, StatusCode::kResourceExhausted,
         StatusCode::kUnauthenticated, StatusCode::kPermissionDenied}) {
@@ -288,7 +288,7 @@ TEST(Messages, CallAndItsCancellationKeepEveryField) {
   EXPECT_TRUE(m.decoupled);
   EXPECT_TRUE(m.device_outputs);
   ExpectEqual(m.request, sent.request);
-  // A call without a name could not be answered.
+  // A call without an id could not be answered.
   CallMessage nameless = sent;
   nameless.request.id = 0;
   EXPECT_FALSE(Decode(Encoding(nameless), m));
@@ -391,7 +391,7 @@ TEST(Messages, ViewsPointIntoTheMessage) {
   EXPECT_TRUE(at > encoded.data() && at < encoded.data() + encoded.size());
 }
 
-// A decoder that gives the decoded message encoded again, or nothing when it refuses.
+// Decodes and encodes again; returns false if the decoder refuses.
 using Recoder = std::function<bool(std::span<const std::byte>, Encoded&)>;
 
 template <class M>
@@ -439,7 +439,7 @@ std::vector<Sample> Samples() {
   return samples;
 }
 
-// Decodes from memory of exactly that size, so that an address sanitizer sees every byte read too much.
+// Decodes from memory of exactly that size, so that an address sanitizer detects every read beyond it.
 bool RecodeExact(const Sample& sample, const Encoded& encoded, Encoded& out) {
   auto exact = std::make_unique<std::byte[]>(encoded.size());
   std::copy(encoded.begin(), encoded.end(), exact.get());
@@ -536,7 +536,7 @@ TEST(Messages, NoiseOfEveryTypeIsHandled) {
   }
 }
 
-// Counts that the message has bytes for, but whose decoded form would be many times as large.
+// The message has enough bytes for these counts, but its decoded form would be many times as large.
 TEST(Messages, CountsBeyondEveryUseAreRefused) {
   Encoded encoded;
   WireWriter writer(encoded);

@@ -56,7 +56,7 @@ TEST(NativeMessages, AnExecutionIsReadAsItWasWritten) {
   Encoded out;
   Encode(out, SomeExecution());
   NativeExecuteMessage read;
-  read.requests.resize(7);  // what was there before is replaced
+  read.requests.resize(7);  // the previous content is replaced
   ASSERT_TRUE(Decode(out, read));
   EXPECT_EQ(read.execution_id, uint64_t{1} << 40);
   EXPECT_EQ(read.instance, 3u);
@@ -126,7 +126,7 @@ TEST(NativeMessages, ACountThatIsNotTrueAsksForNoMemory) {
   NativeExecuteMessage none;
   Encoded out;
   Encode(out, none);
-  out[out.size() - 1] = std::byte{0x7f};  // two thousand millions of requests
+  out[out.size() - 1] = std::byte{0x7f};  // two thousand million requests
   NativeExecuteMessage read;
   EXPECT_FALSE(Decode(out, read));
   EXPECT_TRUE(read.requests.empty());

@@ -13,7 +13,8 @@
 namespace braid {
 namespace {
 
-// Of an entry in /proc/self/pagemap: the page is in memory; it is swapped out; it is a file's and not ours.
+// Bits of an entry in /proc/self/pagemap: the page is in memory; it is swapped out; it belongs to a file, not
+// to this process.
 constexpr uint64_t kPresent = uint64_t{1} << 63;
 constexpr uint64_t kSwapped = uint64_t{1} << 62;
 constexpr uint64_t kOfFile = uint64_t{1} << 61;

@@ -1,11 +1,11 @@
-// PrivateView: a range of a segment, mapped so that what is written to it stays in this process.
+// PrivateView: a copy-on-write mapping of a range of a segment.
 //
-// Pages are shared with the segment until they are written to; then this process has its own copy of them. A
-// page that was not written to shows later changes of the segment, as any mapping of it does.
+// Pages are shared with the segment until they are written; then this process has a private copy of them.
+// Pages that were not written show later changes of the segment, like any mapping of it.
 //
-// For memory that others see too. Reading costs the page faults (some 45 us for each MiB where memory is
-// shared by small pages, about what a copy into warm memory costs with the reading), writing costs them and
-// the copies of the pages (some 330 us for each MiB).
+// It is for memory that others see too. Reading costs the page faults, some 45 us per MiB with small pages.
+// That is about the cost of copying into warm memory, including the read. Writing costs the faults and the
+// page copies (some 330 us per MiB).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ namespace braid {
 
 class PrivateView {
  public:
-  // Errors: UNAVAILABLE when the system refuses. REQUIRES: segment.Contains(offset, size), size > 0.
+  // Maps a range. Errors: UNAVAILABLE if the system refuses. REQUIRES: segment.Contains(offset, size), size >
+  // 0.
   static Result<std::unique_ptr<PrivateView>> Map(const Segment& segment, uint64_t offset, size_t size);
   ~PrivateView();
   PrivateView(const PrivateView&) = delete;
@@ -28,16 +29,16 @@ class PrivateView {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Whether none of the pages in which `part` lies was ever written to here, so that it still is what the
-  // segment holds. Asks the system, which knows it exactly; false when it does not tell. Costs some 3 us for
-  // each MiB. REQUIRES: nobody writes meanwhile; `part` lies within the view.
+  // Returns whether no page of `part` was written through this view, so that `part` still equals the segment.
+  // The system tracks this exactly; returns false if the system does not say. Costs some 3 us per MiB.
+  // REQUIRES: no thread writes meanwhile; `part` lies within the view.
   bool Unchanged(std::span<const std::byte> part) const;
 
  private:
   PrivateView(std::byte* mapping, size_t mapped, size_t skip, size_t size)
       : mapping_(mapping), mapped_(mapped), data_(mapping + skip), size_(size) {}
 
-  std::byte* const mapping_;  // from the page in which the range begins
+  std::byte* const mapping_;  // begins at the page in which the range begins
   const size_t mapped_;
   std::byte* const data_;
   const size_t size_;

@@ -15,13 +15,13 @@
 namespace braid {
 namespace {
 
-// In front of each record, at a multiple of 8.
+// Precedes each record, at a multiple of 8.
 struct RecordHead {
   uint32_t length;  // of the payload
   uint32_t flags;
 };
 constexpr uint32_t kFlagMore = 1;
-constexpr uint32_t kFlagSkip = 2;  // no record: go on at the start of the ring
+constexpr uint32_t kFlagSkip = 2;  // not a record: continue at the start of the ring
 
 constexpr size_t Padded(size_t length) { return (length + 7) / 8 * 8; }
 
@@ -82,8 +82,8 @@ RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max
     const size_t at = tail_ & (capacity_ - 1);
     RecordHead record{};
     std::memcpy(&record, bytes_ + at, sizeof(record));
-    // An honest writer skips to the start only from elsewhere, and every part of a message has bytes; so
-    // that no peer can keep us in this loop.
+    // A correct writer never skips from the start of the ring, and every part of a message has bytes.
+    // Refusing anything else keeps a peer from holding the reader in this loop.
     if (record.flags == kFlagSkip) {
       if (at == 0 || there < capacity_ - at) return Outcome::kCorrupted;
       tail_ += capacity_ - at;
@@ -118,7 +118,7 @@ RingReader::Outcome RingReader::Read(std::vector<std::byte>& message, size_t max
 }
 
 bool RingReader::TakeSpaceWanted() {
-  // Either we see the wish here, or the writer sees in its Write() after WantSpace() the room that we made.
+  // Either this sees `space_wanted`, or the writer's Write() after WantSpace() sees the room made here.
   if (header_->space_wanted.load(std::memory_order_seq_cst) == 0) return false;
   if (header_->head.load(std::memory_order_relaxed) - tail_ > capacity_ / 2) return false;
   return header_->space_wanted.exchange(0, std::memory_order_seq_cst) != 0;
@@ -128,7 +128,7 @@ bool RingReader::Wait(int64_t timeout_ns) {
   header_->sleeping.store(kRingOnFutex, std::memory_order_seq_cst);
   if (timeout_ns > 0 && !Pending() && !ForkSignalled() && !interrupted_.load(std::memory_order_seq_cst)) {
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-    // Returns at once when `sleeping` has changed since, so a wake-up cannot be missed.
+    // Returns at once if `sleeping` has changed since, so a wake-up cannot be missed.
     syscall(SYS_futex, &header_->sleeping, FUTEX_WAIT, kRingOnFutex, &timeout, nullptr, 0);
   }
   Awake();
@@ -144,10 +144,10 @@ bool RingReader::SleepOnEventFd() {
 
 void RingReader::Interrupt() {
   interrupted_.store(true, std::memory_order_seq_cst);
-  // A reader on its way into the futex must find another value there.
+  // A reader about to wait on the futex must find another value there.
   uint32_t expected = kRingOnFutex;
   header_->sleeping.compare_exchange_strong(expected, kRingAwake, std::memory_order_seq_cst);
-  // Whatever was found: a peer may have died between taking the reader's announcement and waking it.
+  // Always wake: a peer may have died between taking the reader's announcement and waking it.
   WakeFutex(header_);
 }
 
@@ -162,7 +162,7 @@ bool RingReader::TakeForkSignal() {
 }
 
 void RequestForkChannelOn(RingHeader* header) {
-  // As a writer that publishes.
+  // The same protocol as for a writer that publishes.
   header->fork_signals.fetch_add(1, std::memory_order_seq_cst);
   if (header->sleeping.load(std::memory_order_seq_cst) == kRingOnFutex &&
       header->sleeping.exchange(kRingAwake, std::memory_order_seq_cst) == kRingOnFutex) {

@@ -1,4 +1,4 @@
-// What the parts of ipc cost on their own; see bench/ for how they do together.
+// Benchmarks of the parts of ipc; bench/ measures them together.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct Pair {
   std::unique_ptr<Channel> worker;
 };
 
-// There and back between two threads which both sleep on the futex.
+// A round trip between two threads that both sleep on the futex.
 void BM_ChannelRoundTrip(benchmark::State& state) {
   Pair pair;
   std::thread echo([&pair] {
@@ -46,7 +46,7 @@ void BM_ChannelRoundTrip(benchmark::State& state) {
 }
 BENCHMARK(BM_ChannelRoundTrip)->Arg(256)->Arg(16 << 10)->Arg(1 << 20)->UseRealTime();
 
-// The same without a second thread: what the ring itself costs.
+// Without a second thread: the cost of the ring itself.
 void BM_ChannelSendAndReceive(benchmark::State& state) {
   Pair pair;
   const std::vector<std::byte> message(static_cast<size_t>(state.range(0)));

@@ -18,7 +18,7 @@ constexpr int64_t kLong = 60'000'000'000;
 constexpr size_t kNoLimit = SIZE_MAX / 2;
 using Outcome = RingReader::Outcome;
 
-// What the two sides share, laid out as the ring does it; a test plays the hostile peer by writing to it.
+// The shared memory in the ring's layout. A test plays the hostile peer by writing to it.
 struct Shared {
   RingHeader header{};
   alignas(64) std::byte bytes[kCapacity]{};
@@ -45,7 +45,7 @@ class Ring : public testing::Test {
   std::vector<std::byte> message_;
 
   Outcome Read(size_t max_message = kNoLimit) { return reader_.Read(message_, max_message); }
-  // The system may end a wait for no reason at all.
+  // The system may end a wait spuriously.
   void WaitForInterrupt() {
     while (reader_.Wait(kLong)) {
     }
@@ -162,7 +162,7 @@ TEST_F(Ring, RefusesLengthBeyondEnd) {
   writer_.Write(Bytes(248, 1), false);
   writer_.Publish();
   ASSERT_EQ(Read(), Outcome::kMessage);
-  // The whole ring is said to be full, but the record would reach over its end.
+  // The whole ring is said to be full, but the record would reach beyond its end.
   shared_.PutRecord(256, kCapacity - 256, 0);
   shared_.header.head = 256 + kCapacity;
   EXPECT_EQ(Read(), Outcome::kCorrupted);
@@ -220,7 +220,7 @@ TEST_F(Ring, NothingThatAPeerWritesMakesTheReaderLeaveTheRing) {
   for (int round = 0; round < 30000; ++round) {
     auto shared = std::make_unique<Shared>();
     RingReader reader(&shared->header, shared->bytes, kCapacity);
-    // Mostly plausible records, so that the checks behind the first ones are reached.
+    // Mostly plausible records, so that the later checks are reached.
     for (size_t at = 0; at < kCapacity;) {
       const auto length = static_cast<uint32_t>(random() % 20 == 0 ? random() : random() % 300);
       const auto flags = static_cast<uint32_t>(random() % 20 == 0 ? random() : random() % 3);
@@ -317,7 +317,7 @@ TEST_F(Ring, InterruptEndsTheWaitOfAnotherThread) {
 TEST_F(Ring, InterruptEndsTheWaitThatADeadPeerWasAboutToEnd) {
   for (int i = 0; i < 500; ++i) {
     std::thread sleeper([this] { WaitForInterrupt(); });
-    // The peer takes the announcement and is killed before it can wake the reader.
+    // The peer takes the reader's announcement and is killed before it can wake the reader.
     while (shared_.header.sleeping != kRingOnFutex) std::this_thread::yield();
     if (i % 2 == 0) std::this_thread::yield();
     shared_.header.sleeping.store(kRingAwake);

@@ -20,7 +20,7 @@ Result<std::byte*> Map(int fd, size_t size) {
     return UnavailableError("cannot map " + std::to_string(size) +
                             " bytes of shared memory: " + ErrnoError("mmap", errno).message());
   }
-  // Only advice: where huge pages for shared memory are off, nothing changes.
+  // Only advice: without effect where huge pages for shared memory are off.
   if (size >= kHugePage) madvise(base, size, MADV_HUGEPAGE);
   return static_cast<std::byte*>(base);
 }
@@ -63,12 +63,12 @@ Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
 
 Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_t size,
                                                  std::shared_ptr<SegmentBudget> budget) {
-  // The last seal forbids further ones, which would keep others from mapping the segment.
+  // The last seal forbids further seals, which would keep other processes from mapping the segment.
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_SEAL;
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kNeeded) != kNeeded)
     return InvalidArgumentError("a peer's segment is not sealed against shrinking");
-  // Seals are also found on memory of huge pages, which is neither mapped nor unmapped by ordinary pages.
+  // Memory of huge pages can have these seals too, but cannot be mapped or unmapped by ordinary pages.
   struct statfs kind {};
   if (fstatfs(fd.get(), &kind) != 0) return ErrnoError("fstatfs", errno);
   if (kind.f_type != TMPFS_MAGIC) return InvalidArgumentError("a peer's segment is no ordinary memfd");

@@ -1,7 +1,8 @@
-// Segment: a piece of shared memory without a name. It is a sealed memfd, mapped here; a peer gets it by its
-// descriptor over a socket, and the kernel frees it with its last holder, however that one ended.
+// Segment: a piece of anonymous shared memory. It is a sealed memfd that is mapped here; a peer gets its
+// descriptor over a socket. The kernel frees it with its last holder, however that process ended.
 //
-// Or it is memory of a GPU with such a descriptor (gpu/device_memory.h): then it is not mapped here, and only handed on.
+// A segment can also be memory of a GPU with such a descriptor (gpu/device_memory.h). It is then not mapped
+// here, only handed on.
 #pragma once
 
 #include <array>
@@ -18,27 +19,27 @@
 
 namespace braid {
 
-// The UUID of a GPU: processes may count their devices differently.
+// The UUID of a GPU. Device numbers may differ between processes.
 using GpuUuid = std::array<unsigned char, 16>;
 
 class Segment : public SharedMapping {
  public:
-  // A new segment of `size` bytes (rounded up to pages), zeroed, of a size that nobody can change. `id` names
-  // it in messages.
+  // Creates a zeroed segment of `size` bytes, rounded up to pages; its size cannot change. `id` is its name
+  // in messages.
   static Result<std::shared_ptr<Segment>> Create(uint32_t id, size_t size);
-  // Maps a segment that a peer made. Errors: INVALID_ARGUMENT when the descriptor is not an ordinary memfd
-  // sealed as Create() does it (a peer that can shrink it could crash us) or is smaller than `size`; those of
-  // `budget`, which may be null and is shared by all that was imported with it.
+  // Maps a segment that a peer made. `budget` may be null; all segments imported with it share it. Errors:
+  // those of `budget`; INVALID_ARGUMENT if the descriptor is smaller than `size`, or is not an ordinary memfd
+  // sealed as Create() does it. A peer that can shrink a segment could crash this process.
   static Result<std::shared_ptr<Segment>> Import(uint32_t id, UniqueFd fd, size_t size,
                                                  std::shared_ptr<SegmentBudget> budget = nullptr);
-  // Memory of a GPU, of which nothing is looked at. Errors: those of `budget`, which counts no bytes for it.
+  // Wraps memory of a GPU, without inspecting it. Errors: those of `budget`, which counts no bytes for it.
   static Result<std::shared_ptr<Segment>> OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,
                                                    std::shared_ptr<SegmentBudget> budget = nullptr);
   ~Segment();
 
   uint32_t id() const { return id_; }
   int fd() const { return fd_.get(); }
-  // base() is null for memory of a GPU.
+  // Memory of a GPU has a null base().
   bool on_device() const { return base() == nullptr; }
   // REQUIRES: on_device().
   const GpuUuid& gpu() const { return gpu_; }
@@ -52,10 +53,10 @@ class Segment : public SharedMapping {
   const uint32_t id_;
   const UniqueFd fd_;
   GpuUuid gpu_ = {};
-  std::shared_ptr<SegmentBudget> budget_;  // what it is counted in; null: nothing
+  std::shared_ptr<SegmentBudget> budget_;  // counts this segment; null: not counted
 };
 
-// Gives out the ids of segments; unique within one process.
+// Allocates segment ids, unique within one process.
 class SegmentIds {
  public:
   uint32_t Next() { return next_.fetch_add(1, std::memory_order_relaxed); }
@@ -64,14 +65,15 @@ class SegmentIds {
   std::atomic<uint32_t> next_{1};
 };
 
-// The owner of a buffer that lies in a segment, so that it can be passed on by its place.
+// The owner of a buffer in a segment. It gives access to the segment, so that the buffer can be passed on by
+// handle.
 class SegmentBlock : public BufferOwner, public SharedBytes {
  public:
   virtual const std::shared_ptr<Segment>& segment() const = 0;
   SharedMapping* mapping() const override { return segment().get(); }
 };
 
-// Where bytes are, as it travels in messages.
+// The location of bytes, as messages send it.
 struct MemoryHandle {
   uint32_t segment = 0;
   uint64_t offset = 0;

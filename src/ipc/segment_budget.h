@@ -1,8 +1,9 @@
-// SegmentBudget: how many segments, and how many bytes of them, a peer may have this process map at one time.
+// SegmentBudget: limits the segments, and their bytes, that a peer can have mapped in this process at one
+// time.
 //
-// Counted is what is mapped, for as long as it is, whoever holds it: each mapping takes a descriptor, one of
-// the mappings that the system allows a process (some 65,000), and address space, which a file without pages
-// can take as well.
+// A mapping counts for as long as it exists, regardless of its holder. Each one takes a descriptor, one of
+// the some 65,000 mappings that the system allows a process, and address space. Even a file without pages
+// takes address space.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +21,13 @@ class SegmentBudget {
   struct Limits {
     size_t segments = SIZE_MAX;
     uint64_t bytes = UINT64_MAX;
-    // The options that set them, for error texts.
+    // The names of the options, for error texts.
     std::string segments_option;
     std::string bytes_option;
   };
   explicit SegmentBudget(Limits limits) : limits_(std::move(limits)) {}
 
-  // For one more segment. Errors: RESOURCE_EXHAUSTED; the text goes on after "it was ended because".
+  // Counts one more segment. Errors: RESOURCE_EXHAUSTED, with a text that continues "it was ended because".
   Status Take(uint64_t bytes);
   void Return(uint64_t bytes);
 

@@ -22,7 +22,7 @@ class SegmentBudgetTest : public ::testing::Test {
     worker_ = Channel::OpenWorkerEnd(std::move(end)).value();
   }
 
-  // As the server: what the worker hands over.
+  // Imports a segment as the server does for a worker.
   Result<std::shared_ptr<Segment>> HandOver(size_t size) {
     const auto segment = Segment::Create(7, size).value();
     EXPECT_TRUE(worker_->SendSegment(*segment, segment->id()).ok());
@@ -38,7 +38,7 @@ TEST_F(SegmentBudgetTest, BoundsTheNumberOfThoseThatAreMapped) {
   for (int i = 0; i < 3; ++i) held.push_back(HandOver(4096).value());
   EXPECT_EQ(HandOver(4096).status(),
             ResourceExhaustedError("it has handed over more than 3 segments of shared memory (--n)"));
-  // What is mapped counts, not what the worker names.
+  // Mapped segments count, not those that the worker names.
   held.pop_back();
   EXPECT_TRUE(HandOver(4096).ok());
 }
@@ -47,7 +47,7 @@ TEST_F(SegmentBudgetTest, BoundsTheirBytesPagesOrNot) {
   auto half = HandOver(3 * kMiB).value();
   EXPECT_EQ(HandOver(2 * kMiB).status(),
             ResourceExhaustedError("it has handed over more than 4194304 bytes of shared memory (--b)"));
-  // Takes address space alone, until that is gone.
+  // It takes only address space, until the limit is reached.
   EXPECT_EQ(HandOver(size_t{1} << 36).status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(HandOver(kMiB).ok());
   half = nullptr;

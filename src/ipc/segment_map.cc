@@ -11,14 +11,14 @@ constexpr int kMostAtOnce = 1 << 13;
 }  // namespace
 
 void SegmentMap::Add(std::shared_ptr<Segment> segment) {
-  // A segment that is replaced is unmapped with the argument, after the lock is given up.
+  // A replaced segment is unmapped with the argument, after the lock is released.
   MutexLock lock(mutex_);
   std::swap(segments_[segment->id()], segment);
   added_.NotifyAll();
 }
 
 void SegmentMap::Remove(uint32_t id) {
-  std::shared_ptr<Segment> gone;  // unmapped after the lock is given up
+  std::shared_ptr<Segment> gone;  // unmapped after the lock is released
   MutexLock lock(mutex_);
   auto it = segments_.find(id);
   if (it == segments_.end()) return;
@@ -33,7 +33,7 @@ std::shared_ptr<Segment> SegmentMap::Find(uint32_t id) const {
 }
 
 std::shared_ptr<Segment> SegmentMap::WaitFor(uint32_t id, int64_t timeout_ns) {
-  // More would leave the clock's range.
+  // A longer wait would overflow the clock's range.
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
   MutexLock lock(mutex_);
   const auto deadline =

@@ -1,4 +1,4 @@
-// The segments that a peer has handed over, by the names it gave them.
+// SegmentMap: the segments that a peer has handed over, by the peer's names for them.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace braid {
 // Any thread.
 class SegmentMap {
  public:
-  // Takes the place of one with the same name.
+  // Adds a segment; replaces one with the same name.
   void Add(std::shared_ptr<Segment> segment);
-  // The peer does not use the segment any more. It stays mapped while somebody holds it.
+  // Removes a segment that the peer no longer uses. It stays mapped while a holder exists.
   void Remove(uint32_t id);
-  // Null when it is not there.
+  // Returns null if there is none.
   std::shared_ptr<Segment> Find(uint32_t id) const;
-  // Waits for another thread to Add() it. Null after `timeout_ns`.
+  // Waits for another thread to Add() it. Returns null after `timeout_ns`.
   std::shared_ptr<Segment> WaitFor(uint32_t id, int64_t timeout_ns);
-  // Finds a segment, taking what waits on the channel's socket when it is not there yet. A peer sends a
-  // segment before the first message that names it, so it is never waited for. Errors: INVALID_ARGUMENT when
-  // it is not there; those of Channel::ReceiveSegment().
+  // Finds a segment; if there is none, takes segments from the channel's socket. A peer sends a segment
+  // before the first message that names it, so this never waits. Errors: INVALID_ARGUMENT if the peer has not
+  // sent it; those of Channel::ReceiveSegment().
   Result<std::shared_ptr<Segment>> FindOrReceive(uint32_t id, Channel& channel);
-  // The segment in which `address` lies, or null.
+  // Returns the segment that contains `address`, or null.
   std::shared_ptr<Segment> Containing(const void* address) const;
   size_t size() const;
 
  private:
-  // Held while a segment goes from the socket into the map, so that another thread that looks for it does not
-  // find it in neither. Taken before mutex_.
+  // Held while a segment moves from the socket to the map, so that another thread cannot miss it in both.
+  // Lock order: before mutex_.
   Mutex receive_mutex_;
   mutable Mutex mutex_;
   CondVar added_;

@@ -1,6 +1,6 @@
-// The encoding of messages: little-endian numbers, texts with a length in front. The reader checks every
-// length and bounds how many things one message can hold; after the first fault it yields zeros, and ok()
-// stays false.
+// The low-level encoding of messages: little-endian numbers, and texts after their length. The reader checks
+// every length and limits the number of elements in one message. After the first fault it yields zeros, and
+// ok() stays false.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class WireWriter {
     PutBytes({reinterpret_cast<const std::byte*>(text.data()), text.size()});
   }
 
-  // For counts that are known only later: a uint32 whose place is returned, to be set by Patch().
+  // For counts that are known only later: writes a uint32 and returns its position for Patch().
   size_t Reserve() {
     Put(uint32_t{0});
     return out_.size() - sizeof(uint32_t);
@@ -76,9 +76,9 @@ class WireReader {
     auto bytes = GetBytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  // A count of things of at least `least` bytes each, so that a wrong count cannot make the caller allocate
-  // without end. Decoded things are larger than encoded ones, so all counts of a message together are bounded
-  // too.
+  // Reads a count of elements of at least `least` bytes each, so that a wrong count cannot make the caller
+  // allocate without limit. Decoded elements are larger than encoded ones, so the sum of all counts in a
+  // message is limited too.
   uint32_t GetCount(size_t least) {
     const auto count = Get<uint32_t>();
     if (count > rest_.size() / least || count > counts_left_) {

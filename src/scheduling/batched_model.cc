@@ -15,7 +15,7 @@ BatchedModel::BatchedModel(ServableInfo info, std::unique_ptr<BackendModel> back
       order_(policy_.preserve_ordering ? std::make_shared<ResponseOrder>() : nullptr),
       queue_(policy_, options.max_queue_size, info_.name) {}
 
-// --- Requests in ---------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 void BatchedModel::Infer(std::unique_ptr<InferenceRequest> request) {
   if (!ReadyToSchedule(info_, options_.images, request)) return;
@@ -24,7 +24,7 @@ void BatchedModel::Infer(std::unique_ptr<InferenceRequest> request) {
   TraceQueued(*request);
   if (cache_ != nullptr && AnswerFromCache(*request)) return;
   const bool here = request->here;
-  // The request may have ended, and the model with it, before the last lines of this function.
+  // The request, and with it the model, may end before this function returns.
   const std::shared_ptr<InstancePool> self = shared_from_this();
   Listen(*request);
   Change change(*this);
@@ -68,7 +68,7 @@ void BatchedModel::EnqueueLocked(std::unique_ptr<InferenceRequest> request, int6
   }
 }
 
-// --- What runs next ------------------------------------------------------------------------------
+// --- Scheduling ----------------------------------------------------------------------------------
 
 int64_t BatchedModel::RunLocked(int64_t now_ns, Work& work) {
   if (queue_.next_deadline_ns() <= now_ns) {
@@ -101,7 +101,7 @@ BatchedModel::Slot* BatchedModel::PickSlotLocked(int64_t now_ns) {
     if (!slot.available || slot.waits_for_resources) continue;
     if (slot.inside == 0) return &slot;
     if (!policy_.hands_ahead || slot.instance->makes_calls()) continue;
-    // Resources are held for one execution at a time.
+    // Resources are acquired for one execution at a time.
     if (slot.ticket != nullptr) continue;
     if (least == nullptr || slot.inside < least->inside) least = &slot;
   }
@@ -148,7 +148,7 @@ std::unique_ptr<Execution> BatchedModel::TakeFirstLocked(size_t count) {
   return execution;
 }
 
-// --- What comes out ------------------------------------------------------------------------------
+// --- Responses -----------------------------------------------------------------------------------
 
 bool BatchedModel::TakeResponse(Instance&, InferenceRequest& request,
                                 std::optional<InferenceResponse>& response, bool) {
@@ -157,7 +157,7 @@ bool BatchedModel::TakeResponse(Instance&, InferenceRequest& request,
 }
 
 void BatchedModel::TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, int64_t, Work& work) {
-  // To the front of the queue, so the last comes first.
+  // Each goes to the front of the queue, so the last is taken first.
   for (auto execution = executions.rbegin(); execution != executions.rend(); ++execution) {
     auto& requests = (*execution)->requests;
     for (auto request = requests.rbegin(); request != requests.rend(); ++request) {

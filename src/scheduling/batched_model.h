@@ -1,6 +1,6 @@
 // BatchedModel: the policy of a model whose requests wait in one queue, with or without dynamic batching. The
-// requests that leave it first go together (DecideBatch()), to an idle instance, or ahead to the busy one
-// that has the least to do, as far as that is worth it (PipelineDepth()).
+// first requests of the queue form an execution (DecideBatch()). It goes to an idle instance. If none is
+// idle, it goes ahead of time to the least busy one, within PipelineDepth().
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class BatchedModel : public InstancePool {
   void Infer(std::unique_ptr<InferenceRequest> request) override;
 
  protected:
-  // Lets a request wait for an instance, or run at once; one that cannot ends.
+  // Queues a request for an instance, or runs it at once. A request that can do neither ends.
   void EnqueueLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
 
@@ -41,18 +41,18 @@ class BatchedModel : public InstancePool {
   bool AnswerFromCache(InferenceRequest& request);
   Slot* PickSlotLocked(int64_t now_ns) BRAID_REQUIRES(mutex_);
   BatchDecision DecideLocked(int64_t now_ns) BRAID_REQUIRES(mutex_);
-  // Lets the call graph know of the first `count` requests, which are about to stand behind what the slot
-  // runs; false when one of them would never run there.
+  // Registers the first `count` requests in the call graph, before they are queued at the slot's instance.
+  // Returns false if one of them would never run there.
   bool WaitAheadLocked(Slot& slot, size_t count) BRAID_REQUIRES(mutex_);
   std::unique_ptr<Execution> TakeFirstLocked(size_t count) BRAID_REQUIRES(mutex_);
 
   const BatchingPolicy policy_;
-  const std::unique_ptr<const CacheLink> cache_;  // null when the model's responses are not kept
-  // Null unless preserve_ordering; shared with the responses on their way.
+  const std::unique_ptr<const CacheLink> cache_;  // null if the model's responses are not cached
+  // Null unless preserve_ordering. Shared with responses that are being delivered.
   const std::shared_ptr<ResponseOrder> order_;
 
   RequestQueue queue_ BRAID_GUARDED_BY(mutex_);
-  std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);  // scratch of DecideLocked()
+  std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);  // scratch space of DecideLocked()
 };
 
 }  // namespace braid

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMostWorkAheadNs = 200'000;
 constexpr int kDeepestPipeline = 8;
-// An execution that has run for so long is not merely late because the machine is busy.
+// An execution that has run for this long is not merely late on a busy machine.
 constexpr int64_t kStuckNs = 2'000'000;
 
 }  // namespace
@@ -22,7 +22,7 @@ BatchDecision DecideBatch(const BatchingPolicy& policy, std::span<const WaitingR
   int64_t oldest_ns = kNeverNs;
   bool can_grow = true;
   for (const WaitingRequest& request : waiting) {
-    // The first always goes: a batch that is too large was refused before it came here.
+    // The first request always goes: too large batches were refused earlier.
     if (fitting > 0 && (!request.joins_first || rows + request.rows > policy.max_batch_size)) {
       can_grow = false;
       break;
@@ -47,7 +47,7 @@ bool LastOfInterest(const BatchingPolicy& policy, const WaitingRequest& last, in
 bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const InferenceRequest& b) {
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     const Tensor& input = a.inputs[i];
-    // Requests name their inputs in one order as a rule.
+    // Requests usually name their inputs in the same order.
     const Tensor* other = i < b.inputs.size() && b.inputs[i].name == input.name ? &b.inputs[i] : nullptr;
     if (other == nullptr) {
       auto found = std::find_if(b.inputs.begin(), b.inputs.end(),
@@ -75,8 +75,8 @@ int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches) {
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns) {
   if (sample_ns <= 0) return mean_ns;
   if (mean_ns == 0) return std::min(sample_ns, 2 * kMostWorkAheadNs);
-  // Beyond the limit it does not matter how far: one sample during which the worker did not get a core must
-  // not make a fast model look slow.
+  // Larger samples are cut: one sample during which the worker had no core must not make a fast model look
+  // slow.
   const int64_t sample = std::min(sample_ns, 2 * kMostWorkAheadNs);
   return mean_ns + (sample - mean_ns) / 8;
 }

@@ -1,5 +1,5 @@
-// The decisions of the scheduler, as functions without state: which waiting requests go together and when,
-// and how many executions an instance is given ahead.
+// The decisions of the scheduler as stateless functions: which waiting requests form a batch and when, and
+// how many executions an instance gets ahead of time.
 #pragma once
 
 #include <cstdint>
@@ -14,56 +14,53 @@ namespace braid {
 
 inline constexpr int64_t kNeverNs = std::numeric_limits<int64_t>::max();
 
-// A waiting request, as far as batching looks at it.
+// The properties of a waiting request that batching depends on.
 struct WaitingRequest {
-  // At least 1: a request without rows costs an execution something too, and a batch of such must have an
-  // end.
+  // At least 1: a request without rows has a cost too, and a batch of such requests must be bounded.
   int64_t rows = 1;
   int64_t arrived_ns = 0;
-  // Whether it can go together with the first of the queue.
+  // Whether it can share a batch with the first request of the queue.
   bool joins_first = true;
 };
 
-// Take the first `count` requests now, or none and look again at `wait_until_ns`.
+// Take the first `count` requests now, or none and decide again at `wait_until_ns`.
 struct BatchDecision {
   size_t count = 0;
   int64_t wait_until_ns = kNeverNs;
   bool operator==(const BatchDecision&) const = default;
 };
 
-// What to do when an instance can take an execution. `waiting` is the queue from its front on, in the order
-// in which requests leave it, not empty, and as far as LastOfInterest() asks for.
+// Decides the batch for an instance that can take an execution. `waiting` is a prefix of the queue, in
+// leaving order: not empty, and long enough for LastOfInterest().
 //  - The largest preferred size that the first requests add up to goes at once.
-//  - What can no longer grow (it is full, or the next request does not fit in) goes at once.
-//  - Anything else waits until its oldest request has waited for max_delay_ns.
+//  - A batch that cannot grow (it is full, or the next request does not fit) goes at once.
+//  - Any other batch waits until its oldest request has waited for max_delay_ns.
 BatchDecision DecideBatch(const BatchingPolicy& policy, std::span<const WaitingRequest> waiting,
                           int64_t now_ns);
 
-// Whether the requests after the last of `waiting` make no difference to DecideBatch(). `rows` is the sum
-// over `waiting`.
+// Returns whether requests after the last of `waiting` cannot affect DecideBatch(). `rows` is the sum over
+// `waiting`.
 bool LastOfInterest(const BatchingPolicy& policy, const WaitingRequest& last, int64_t rows);
 
-// Whether two requests may be in one batch: the shapes beyond the batch dimension of the inputs that both
-// have are equal, save those of inputs with allow_ragged_batch. The backend gets requests apart, so that one
-// may lack an optional input which the other has.
+// Returns whether two requests may be in one batch. For inputs that both have, the shapes beyond the batch
+// dimension must be equal, except inputs with allow_ragged_batch. The backend receives requests separately,
+// so one may lack an optional input that the other has.
 bool CanShareBatch(const ServableInfo& info, const InferenceRequest& a, const InferenceRequest& b);
 
-// How many executions an instance may have inside, the running one counted, when no instance is idle. 1 means
-// that nothing is given ahead.
+// Returns how many executions an instance may have inside, including the running one, when no instance is
+// idle. 1 means that none is handed over ahead.
 //
-// An instance that learns of its next execution only after it has ended one stands still for a round trip
-// between threads
-// (~40 us), which a model that runs for 20 us would feel. But what is given ahead can no longer be cancelled,
-// batched or moved to an instance that becomes idle, so that only as much is given as will have begun within
-// 200 us.
-//   execute_ns    the usual time of an execution; 0 when not known yet
-//   running_ns    how long the present execution has run
-//   batches       whether requests that wait in the queue would be run together: then one ahead is enough,
-//   and the others
-//                 gain by waiting
+// An instance that gets its next execution only after the previous one has ended is idle in between, for a
+// round trip between threads (~40 us). A model that runs for 20 us would suffer. But an execution that was
+// handed over can no longer be cancelled, batched or moved to an idle instance. So only as much is handed
+// over as begins within 200 us.
+//   execute_ns    the usual time of an execution; 0 if not known yet
+//   running_ns    how long the current execution has run
+//   batches       whether waiting requests would be run together: then one execution ahead is enough, and the
+//                 others gain by waiting
 int PipelineDepth(int64_t execute_ns, int64_t running_ns, bool batches);
 
-// The running mean of the times of executions that PipelineDepth() is given; a single long one does not move
+// Returns the new running mean of execution times, for PipelineDepth(). A single long execution does not move
 // it far.
 int64_t UpdateExecuteTime(int64_t mean_ns, int64_t sample_ns);
 

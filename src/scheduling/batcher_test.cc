@@ -75,7 +75,7 @@ TEST(DecideBatch, SendsWhatComesBeforeADifferentShapeAtOnce) {
 }
 
 TEST(DecideBatch, NeedsToSeeNoMoreThanLastOfInterest) {
-  // What comes after the last of interest changes nothing, for random queues and policies.
+  // Requests after the last of interest change nothing, for random queues and policies.
   std::mt19937 random(7);
   const auto draw = [&random](int from, int to) {
     return std::uniform_int_distribution<int>(from, to)(random);
@@ -154,7 +154,7 @@ TEST(PipelineDepth, GivesAheadWhatBeginsWithin200Microseconds) {
   EXPECT_EQ(PipelineDepth(200 * us, 0, false), 2);
   EXPECT_EQ(PipelineDepth(201 * us, 0, false), 1);
   EXPECT_EQ(PipelineDepth(1000 * us, 0, false), 1);
-  // One that runs longer than usual gets nothing more.
+  // An instance whose execution runs longer than usual gets no more.
   EXPECT_EQ(PipelineDepth(20 * us, 300 * us, false), 8);
   EXPECT_EQ(PipelineDepth(20 * us, 3000 * us, false), 1);
   EXPECT_EQ(PipelineDepth(20 * us, 0, true), 2);

@@ -1,4 +1,4 @@
-// CacheLink: what ties one loaded model to the response cache.
+// CacheLink: connects one loaded model to the response cache.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,16 @@ namespace braid {
 
 class CacheLink {
  public:
-  // Null unless the model's configuration asks for the cache and there is one. All outlive the link.
+  // Returns null unless the model's configuration enables the cache and `cache` is not null. All arguments
+  // outlive the link.
   static std::unique_ptr<CacheLink> Make(ResponseCache* cache, const ServableInfo& info,
                                          ModelStatistics& statistics, const Timers& timers);
   ~CacheLink() { cache_.Forget(load_); }
 
-  // The response that a checked request had before, as the model gave it; recorded as an answered request.
-  // Nothing when there is none; then the request remembers its key for Keep().
+  // Returns the cached response to a checked request, as the model gave it, and records an answered request.
+  // If there is none, the request remembers its key for Keep().
   std::optional<InferenceResponse> Find(InferenceRequest& request) const;
-  // Keeps a response of the model, before it is delivered. Errors are not kept.
+  // Caches a response of the model, before it is delivered. Errors are not cached.
   void Keep(InferenceRequest& request, const InferenceResponse& response) const;
 
  private:

@@ -6,8 +6,8 @@
 namespace braid {
 namespace {
 
-// The links that cannot go on before a request with this chain has run. Behind a caller that is not blocked,
-// nobody is known to wait.
+// Collects the links that are blocked until a request with this chain has run. No links are known to wait
+// behind a caller that is not blocked.
 void CollectBlocked(const CallChain& chain, std::vector<const CallChain*>& blocked) {
   if (chain.blocked_instance == nullptr ||
       std::find(blocked.begin(), blocked.end(), &chain) != blocked.end()) {
@@ -17,8 +17,8 @@ void CollectBlocked(const CallChain& chain, std::vector<const CallChain*>& block
   for (const auto& parent : chain.parents) CollectBlocked(*parent, blocked);
 }
 
-// Appends the instances from the one that is named by `instance` down to the head of `chain`; false when it
-// does not stand in the chain.
+// Appends the instances from `instance` down to the head of `chain`. Returns false if the chain does not
+// contain it.
 bool AppendPath(const CallChain& chain, const void* instance, std::vector<std::string>& names) {
   if (chain.blocked_instance == nullptr) return false;
   const bool found = chain.blocked_instance == instance ||
@@ -65,7 +65,7 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Instances>
   {
     MutexLock lock(mutex_);
     Group& group = groups_[key];
-    // One more request of a group changes nothing for the others.
+    // Another request of a group changes nothing for the others.
     if (group.requests++ == 0) {
       group.instances = instances;
       group.only = only;
@@ -85,7 +85,7 @@ Result<CallGraph::Ticket> CallGraph::Wait(const std::shared_ptr<const Instances>
 }
 
 void CallGraph::Leave(const Key& key) {
-  Group gone;  // goes after the lock
+  Group gone;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   auto it = groups_.find(key);
   if (--it->second.requests > 0) return;
@@ -144,7 +144,8 @@ std::vector<const CallGraph::Group*> CallGraph::Stuck() const {
 }
 
 std::string CallGraph::Describe(const Group& from, const std::vector<const Group*>& stuck) {
-  std::vector<std::string> behind;  // what `from` waits for, until the chain of `from` is met again
+  std::vector<std::string> behind;  // the instances that `from` waits for, until the chain of `from` is met
+                                    // again
   std::vector<const Group*> seen;
   const Group* at = &from;
   std::vector<std::string> names;

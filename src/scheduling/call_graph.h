@@ -1,15 +1,15 @@
-// CallGraph: finds calls by user code that can never run, because each instance which could run them waits,
-// directly or not, for them.
+// CallGraph: detects calls by user code that can never run, because every instance that could run them waits
+// for them, directly or indirectly.
 //
-// It knows the requests that wait and, by their call chains, the instances that are blocked until these have
-// run. Whenever one is added that somebody waits for, it looks whether some of them can still go on: a
-// request can when an instance of its model is not blocked, or is blocked by requests that can go on. What is
-// left is a cycle, and as there was none before, the new request closes it. Such a request fails, which ends
-// the cycle.
+// It tracks waiting requests. Their call chains tell which instances are blocked until the requests have run.
+// When a request is added that another request waits for, the graph checks which requests can make progress.
+// A request can if an instance of its model is not blocked, or is blocked only by requests that can make
+// progress. The rest form a cycle. As there was none before, the new request closes the cycle. It fails,
+// which breaks the cycle.
 //
-// A model that calls itself on its only instance, two models that call each other, and two clients whose
-// calls block the last instances of each other are all found so. Requests that start at once are never
-// looked at, nor are those that block nobody.
+// This detects a model that calls itself on its only instance, two models that call each other, and two
+// clients whose calls block each other's last instances. Requests that start at once are never checked, nor
+// are requests that block no instance.
 #pragma once
 
 #include <atomic>
@@ -27,17 +27,17 @@
 
 namespace braid {
 
-// One for all models, pipelines and ensembles of a server. Any thread.
+// One graph serves all models, pipelines and ensembles of a server. Any thread.
 class CallGraph {
  public:
   // The instances that requests to one model wait for. Shared by the model and its waiting requests.
   class Instances {
    public:
     explicit Instances(std::string name) : name_(std::move(name)) {}
-    // `instance` is what CallChain::blocked_instance names it by. All are added before the first request
-    // waits.
+    // Adds an instance; `instance` is its identity in CallChain::blocked_instance. All are added before the
+    // first request waits.
     void Add(const void* instance, std::string name);
-    // One that is being restarted will be idle when it is back: it counts as able to go on.
+    // An instance that is being restarted will be idle afterwards, so it counts as not blocked.
     void SetAvailable(const void* instance, bool available);
 
    private:
@@ -51,24 +51,24 @@ class CallGraph {
     std::deque<Member> members_;
   };
 
-  // While one of these exists, the request waits.
+  // The request waits for as long as its ticket exists.
   using Ticket = std::shared_ptr<const void>;
 
   CallGraph() = default;
   CallGraph(const CallGraph&) = delete;
   CallGraph& operator=(const CallGraph&) = delete;
 
-  // Whether the graph has to know of waiting requests with this chain (which may be null).
+  // Returns whether waiting requests with this chain must be registered. `chain` may be null.
   static bool Concerns(const CallChain* chain) {
     return chain != nullptr && chain->blocked_instance != nullptr;
   }
 
-  // A request waits until some instance of `instances` is free; with `only`, until that one is.
-  // Errors: INTERNAL when it would wait for ever; the text names the cycle. REQUIRES: Concerns(chain).
+  // Registers a request that waits until some instance of `instances` is free; with `only`, until that one
+  // is. Errors: INTERNAL if it would wait for ever; the text names the cycle. REQUIRES: Concerns(chain).
   Result<Ticket> Wait(const std::shared_ptr<const Instances>& instances,
                       const std::shared_ptr<const CallChain>& chain, const void* only = nullptr);
 
-  // How many groups of requests wait: those with one chain at one model make one. For tests.
+  // The number of groups of waiting requests: requests with one chain at one model form a group. For tests.
   size_t size() const;
 
  private:
@@ -83,17 +83,17 @@ class CallGraph {
   class Waiting;
 
   void Leave(const Key& key);
-  // One more, or one less, group that waits for these.
+  // Add and remove a group that waits for its instances.
   void Await(const Group& group) BRAID_REQUIRES(mutex_);
   void AwaitNoMore(const Group& group) BRAID_REQUIRES(mutex_);
   bool IsAwaited(const Group& group) const BRAID_REQUIRES(mutex_);
-  // The groups none of which can ever go on.
+  // Returns the groups that can never make progress.
   std::vector<const Group*> Stuck() const BRAID_REQUIRES(mutex_);
   static std::string Describe(const Group& from, const std::vector<const Group*>& stuck);
 
   mutable Mutex mutex_;  // a leaf lock
   std::map<Key, Group> groups_ BRAID_GUARDED_BY(mutex_);
-  // How many groups wait for each instance.
+  // The number of groups that wait for each instance.
   std::unordered_map<const void*, size_t> awaited_ BRAID_GUARDED_BY(mutex_);
 };
 

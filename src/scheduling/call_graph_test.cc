@@ -9,7 +9,7 @@ namespace {
 using ::testing::HasSubstr;
 using Chain = std::shared_ptr<const CallChain>;
 
-// Models with instances that are no more than names.
+// Models whose instances are only names.
 class CallGraphTest : public testing::Test {
  protected:
   struct Model {
@@ -26,7 +26,7 @@ class CallGraphTest : public testing::Test {
     return model;
   }
 
-  // A call by an execution on `model`'s instance `index`, which works for `parents`.
+  // A call by an execution on `model`'s instance `index`, which runs requests of `parents`.
   static Chain Call(const Model& model, int index, std::vector<Chain> parents = {}) {
     auto chain = std::make_shared<CallChain>();
     chain->instance = *model.instances[index];
@@ -59,7 +59,7 @@ TEST_F(CallGraphTest, TwoClientsWhoseCallsBlockTheLastTwoInstances) {
   auto second = graph_.Wait(a.pool, Call(a, 1));
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr("a_0_1 -> a"));
-  // The error has ended the cycle: a_0_1 becomes free and takes the first.
+  // The error has broken the cycle: a_0_1 becomes free and takes the first.
   EXPECT_EQ(graph_.size(), 1u);
 }
 
@@ -137,7 +137,7 @@ TEST_F(CallGraphTest, AnInstanceThatIsBeingRestartedWillBeIdle) {
 TEST_F(CallGraphTest, ARequestHandedAheadWaitsForThatInstanceAlone) {
   const Model a = MakeModel("a", 1);
   const Model b = MakeModel("b", 2);
-  // a's request stands behind what b_0_1 runs; that then calls a.
+  // a's request is queued after the running execution of b_0_1, which then calls a.
   auto ahead = graph_.Wait(b.pool, Call(a, 0), b.instances[1].get());
   ASSERT_TRUE(ahead.ok());
   auto ticket = graph_.Wait(a.pool, Call(b, 1));

@@ -1,4 +1,4 @@
-// Encoded images in requests to a scheduled model: they are decoded before the request is checked.
+// Encoded images in requests to a scheduled model are decoded before the request is checked.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -16,7 +16,7 @@ namespace {
 
 class EncodedImagesInRequests : public ::testing::Test {
  protected:
-  // What a model of this dialect answers to a string that is no image.
+  // Returns the answer of a model of this dialect to a string that is not an image.
   Status Ask(Dialect dialect, bool stateful = false) {
     ServableInfo info;
     info.name = "m";

@@ -1,4 +1,5 @@
-// Memory that a sequence's model cannot have costs the request that needs it: its instance goes on with the others.
+// A failed allocation of a sequence's model fails only the request that needs the memory; the instance
+// continues with the others.
 #include <gtest/gtest.h>
 
 #include <new>

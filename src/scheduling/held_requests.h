@@ -1,6 +1,6 @@
-// HeldRequests: requests that have come while it is not known yet which sequences an earlier life of their
-// model has left. They wait in the order in which they came. Not synchronised: the scheduler's lock guards
-// it, and the notes in the requests, whose `sequence` is 0 while they are in here.
+// HeldRequests: requests that arrive before the sequences of the model's previous run are restored. They wait
+// in order of arrival. Not synchronised: the scheduler's lock guards it, and the notes in the requests, whose
+// `sequence` is 0 while they are held.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ namespace braid {
 
 class HeldRequests {
  public:
-  // `timers` outlives this.
+  // `timers` outlives it.
   explicit HeldRequests(Timers& timers) : timers_(timers) {}
-  // REQUIRES: none is held.
+  // REQUIRES: no request is held.
   ~HeldRequests();
   HeldRequests(const HeldRequests&) = delete;
   HeldRequests& operator=(const HeldRequests&) = delete;
 
-  // Holds requests from now on; `release` is called at `deadline_ns`, if Release() was not before.
+  // Holds requests from now on. `release` is called at `deadline_ns` unless Release() was called before.
   void Hold(int64_t deadline_ns, std::function<void()> release);
   bool holding() const { return holding_; }
   size_t size() const { return size_; }
 
   void Add(std::unique_ptr<InferenceRequest> request);
-  // One that is held leaves.
+  // Removes a held request.
   std::unique_ptr<InferenceRequest> Remove(InferenceRequest& request);
-  // Holds none any more; returns those that were held.
+  // Ends the hold and returns the held requests.
   std::vector<std::unique_ptr<InferenceRequest>> Release();
 
  private:

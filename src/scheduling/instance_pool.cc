@@ -11,8 +11,8 @@
 namespace braid {
 namespace {
 
-// A thread that runs short executions itself does so this often before it leaves the rest to the instance's
-// own threads: a thread of the network has other clients to look after.
+// The most executions that a thread runs itself before it leaves the rest to the instance's own threads: a
+// network thread has other clients to serve.
 constexpr int kMostOnCallersThread = 8;
 
 FailureReason ReasonOf(EndReason why) {
@@ -96,7 +96,7 @@ Status InstancePool::Start(const std::function<void(const std::string&)>& progre
 }
 
 Status InstancePool::LimitRate(RateLimiter& limiter) {
-  // One an instance, as the backend has them.
+  // One per instance, in the order of the backend's instances.
   std::vector<std::pair<const inference::ModelInstanceGroup*, int>> placed;
   for (const auto& group : info_.config->instance_group()) {
     for (const int device : DevicesOfInstances(group)) placed.emplace_back(&group, device);
@@ -122,7 +122,7 @@ Status InstancePool::LimitRate(RateLimiter& limiter) {
 }
 
 Status InstancePool::WarmUp(const std::function<void(const std::string&)>& progress) {
-  // What the samples hold is not needed again.
+  // The samples are not needed again, so their memory is freed.
   const std::vector<WarmupSample> samples = std::exchange(info_.warmup, {});
   warming_ = true;
   Status status = RunWarmup(
@@ -152,7 +152,7 @@ void InstancePool::Hold(int64_t deadline_ns) {
   });
 }
 
-// What stops is not restored.
+// Held requests of a stopping model are not restored.
 void InstancePool::BeginStopLocked(Work& work) {
   for (auto& request : held_.Release()) work.endings.push_back({std::move(request), EndReason::kStopping});
 }
@@ -199,7 +199,7 @@ bool InstancePool::SendingLocked() {
   return any;
 }
 
-// --- What is decided under the lock --------------------------------------------------------------
+// --- Decisions under the lock --------------------------------------------------------------------
 
 void InstancePool::ScheduleLocked(int64_t now_ns, Work& work) {
   if (stopping_) return;
@@ -236,7 +236,7 @@ void InstancePool::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns
     available_ += available ? 1 : -1;
     if (available_ == 0) outage_since_ns_ = now_ns;
   }
-  // What it had inside belongs to the life before.
+  // The executions inside belong to the previous life.
   ++slot.life;
   slot.inside = slot.warmups = 0;
   slot.handed = slot.ended = 0;
@@ -249,7 +249,7 @@ void InstancePool::SetAvailableLocked(Slot& slot, bool available, int64_t now_ns
 }
 
 void InstancePool::ArmLocked(int64_t deadline_ns) {
-  // A timer that fires too early only looks again, so the present one stays unless it would be too late.
+  // A timer that fires too early only decides again, so the current one stays unless it would fire too late.
   if (deadline_ns >= timer_deadline_ns_ || stopping_) return;
   timers_.Withdraw(timer_);
   timer_deadline_ns_ = deadline_ns;
@@ -258,7 +258,7 @@ void InstancePool::ArmLocked(int64_t deadline_ns) {
   });
 }
 
-// --- What is done without the lock ---------------------------------------------------------------
+// --- Actions without the lock --------------------------------------------------------------------
 
 void InstancePool::Change::Finish(bool here) {
   pool_.ScheduleLocked(now_ns, work);
@@ -272,11 +272,11 @@ void InstancePool::Change::Perform(bool here) {
 }
 
 void InstancePool::Perform(Work work, bool here) {
-  // What follows from the ends of requests is done in a loop, so that the stack does not grow with a row of
+  // Consequences of ended requests are handled in a loop, so that the stack does not grow with a series of
   // requests that each end at once.
   while (!work.empty()) {
     Work next;
-    // An instance that stands still costs more than a client that hears of an error a little later.
+    // Dispatches go first: an idle instance costs more than a slightly later error.
     for (auto& dispatch : work.dispatches) Send(*dispatch.slot, std::move(dispatch.execution), here);
     for (Ending& ending : work.endings) End(std::move(ending), next);
     work = std::move(next);
@@ -293,7 +293,7 @@ void InstancePool::Send(Slot& slot, std::unique_ptr<Execution> execution, bool h
       }
       Prepare(*execution);
     });
-    // The instance may answer before this returns; what that hands to it goes into the outbox.
+    // The instance may answer before this returns; executions that the answer leads to go into the outbox.
     if (prepared.ok()) {
       execution->on_callers_thread = here && sent < kMostOnCallersThread;
       slot.instance->Execute(std::move(execution));
@@ -314,7 +314,7 @@ void InstancePool::Send(Slot& slot, std::unique_ptr<Execution> execution, bool h
   }
 }
 
-// For the books the instance has had it, and failed it.
+// Account for it as executed and failed.
 void InstancePool::FailUnsent(Instance& instance, Execution& execution, const Status& status) {
   const int64_t now_ns = timers_.NowNs();
   const ExecutionTimes times{execution.compute_start_ns, now_ns, now_ns, now_ns};
@@ -375,17 +375,18 @@ Status InstancePool::StatusOf(const Ending& ending) const {
   return InternalError("request to model '" + info_.name + "' was refused");
 }
 
-// --- Clients that go, timers, resources ----------------------------------------------------------
+// --- Cancellations, timers, resources ------------------------------------------------------------
 
 void InstancePool::Listen(InferenceRequest& request) {
   if (request.cancellation == nullptr) return;
-  // The listener is cleared before the request leaves the pool, so both pointers hold while it can be called.
+  // The listener is cleared before the request leaves the pool, so both pointers are valid whenever it is
+  // called.
   request.cancellation->SetListener([this, entered = &request] { OnCancelled(*entered); });
 }
 
 void InstancePool::OnCancelled(InferenceRequest& request) {
   RetryingLock lock(mutex_);
-  // One that does not wait yet sees its cancellation when it is about to; one that does no longer runs.
+  // A request that does not wait yet is checked when it is about to; one that has left the queue runs.
   if (!request.scheduling.queued) return;
   const int64_t now_ns = timers_.NowNs();
   CancelLocked(request, now_ns, cancelled_);
@@ -406,12 +407,12 @@ void InstancePool::OnChance(Slot& slot) {
   Change change(*this);
   slot.waits_for_resources = false;
   ScheduleLocked(change.now_ns, change.work);
-  // The requests that it waited for may be gone.
+  // The requests that the slot waited for may have ended.
   if (slot.inside == 0 && !slot.waits_for_resources) slot.ticket->Release();
   change.Perform();
 }
 
-// --- What instances say --------------------------------------------------------------------------
+// --- Events from instances -----------------------------------------------------------------------
 
 void InstancePool::OnExecuted(Instance& instance, int64_t rows, size_t, const ExecutionTimes& times) {
   {
@@ -429,7 +430,7 @@ void InstancePool::OnExecuted(Instance& instance, int64_t rows, size_t, const Ex
     if (slot->ticket != nullptr) slot->ticket->Release(QueuedLocked() > 0);
     execute_ns_ = UpdateExecuteTime(execute_ns_, times.infer_end_ns - times.input_end_ns);
     OnReturnedLocked(*slot, change.now_ns, change.work);
-    // First of all the instance gets its next execution.
+    // First, the instance gets its next execution.
     change.Finish();
   }
   statistics_.RecordExecution(rows, times);
@@ -443,7 +444,7 @@ void InstancePool::OnResponse(Instance& instance, InferenceRequest& request,
     return;
   }
   if (!TakeResponse(instance, request, response, final)) return;
-  // A request ends, whatever its response needs memory for: others may wait for its turn.
+  // The request ends even if its response cannot be prepared: others may wait for its turn.
   const Status prepared = Guarded([&] { delivery_.Prepare(full_info(), request, response, final, times); });
   if (!prepared.ok()) {
     response.emplace().status = prepared;
@@ -451,7 +452,7 @@ void InstancePool::OnResponse(Instance& instance, InferenceRequest& request,
   }
   NextInSequence followers;
   if (final) followers = OnEnd(request, request.scheduling.failed ? Outcome::kFailed : Outcome::kGood);
-  // Those that wait for its turn go on, whatever becomes of the answer.
+  // The requests that wait for its turn continue, even if the answer fails.
   GuardedOrReport(info_.name, [&] { request.Respond(std::move(response), final); });
   if (followers.pool == nullptr) return;
   const std::shared_ptr<InstancePool> self = followers.pool;
@@ -493,7 +494,7 @@ void InstancePool::OnUnstarted(Instance& instance, std::vector<std::unique_ptr<E
                                               std::make_move_iterator(executions.end()));
   Change change(*this);
   Slot* slot = SlotOf(instance);
-  // When it has not said yet that it is gone, it gets nothing more until it says how things are.
+  // An instance that has not reported its death yet gets no more executions until it reports its state.
   const bool unannounced =
       slot != nullptr && slot->available &&
       std::any_of(back.begin(), back.end(), [slot](const auto& e) { return e->life == slot->life; });

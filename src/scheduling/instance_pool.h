@@ -1,23 +1,23 @@
-// InstancePool: the instances of one loaded model, and the requests that wait for them. It knows what each
-// instance is doing, what has been handed to it, which instances live and which are being restarted; it takes
-// back what a dying instance has not begun, waits while none lives, watches clients and deadlines, and stops.
+// InstancePool: the instances of one loaded model, and the requests that wait for them. It tracks the state
+// of each instance and its executions. When an instance dies, it takes back executions that had not begun. It
+// handles outages, cancellations, deadlines and shutdown.
 //
-// What runs next, and where, is decided by a policy, which is a class derived from this one:
+// A policy decides which execution runs next, and where. It is a class derived from this one:
 //   BatchedModel    one queue, with or without dynamic batching
 //   SequenceModel   `sequence_batching` of Triton
 //   StatefulModel   stateful models of OpenVINO Model Server, in front of such a queue
 //
-// Locking. One mutex guards the books of the pool and of its policy. It is held while something is decided,
-// and not across a call to an instance, the backend, a sink or a Cancellation: what was decided is noted in a
-// Work and done afterwards. All sections that change the books are a Change:
+// Locking. One mutex guards the state of the pool and of its policy. It is held for decisions, and never
+// during a call to an instance, the backend, a sink or a Cancellation. Decisions are collected in a Work and
+// carried out without the lock. All sections that change the state are a Change:
 //
 //   Change change(*this);
 //   queue_.Push(request, change.now_ns);
-//   change.Finish();             // decides what runs, gives the lock back, hands over and answers
+//   change.Finish();             // schedules, releases the lock, hands over and answers
 //
-// Threads. A request goes to an idle instance on the thread that brought it, or waits until the thread that
-// hears of an ended execution takes it out. The pool has no thread of its own; only time-outs, queue delays
-// and the ends of cancelled requests come from the timers' thread.
+// Threads. A request goes to an idle instance on the thread that brought it. Otherwise it waits, and the
+// thread that reports the end of an execution takes it from the queue. The pool has no thread: only timeouts,
+// queue delays and the ends of cancelled requests run on the timers' thread.
 #pragma once
 
 #include <atomic>
@@ -55,27 +55,27 @@ class InstancePool : public Servable,
                      public std::enable_shared_from_this<InstancePool> {
  public:
   struct Options {
-    // Requests that may wait for this model, beside what the queue policies of its configuration say. The
-    // default is more than a sensible client ever sends at once, and less than what would exhaust the memory.
+    // How many requests may wait for this model, besides the queue policies of its configuration. The default
+    // is more than a sensible client sends at once, and less than would exhaust the memory.
     size_t max_queue_size = 65536;
-    // How long requests wait while no instance lives. A restart takes a fraction of a second; one that takes
-    // longer than this is, to a client, an outage, and more requests would only pile up: from then on they
-    // fail, and so does what comes later, at once, until an instance lives again.
+    // How long requests wait while no instance is available. A restart takes a fraction of a second. To a
+    // client, a longer one is an outage, and waiting requests would only pile up. After this time waiting and
+    // new requests fail at once, until an instance is available again.
     int64_t outage_wait_ns = 5'000'000'000;
-    // Finds requests of other models that would wait for ever; null: they wait. Outlives the model.
+    // Detects requests of other models that would wait for ever. Null: they wait. Outlives the model.
     CallGraph* call_graph = nullptr;
-    // Decodes the images of requests; null where none can come. Outlives the model.
+    // Decodes the images of requests; null if requests have none. Outlives the model.
     ImageDecoder* images = nullptr;
-    // Where replicas share sequences; null: they live here alone. Outlives the model.
+    // The store through which replicas share sequences; null: they stay in this server. Outlives the model.
     StateStore* state_store = nullptr;
-    // Null: none, whatever the configuration says. Outlives the model.
+    // Null: responses are not cached, even if the configuration enables it. Outlives the model.
     ResponseCache* cache = nullptr;
-    // Null: instances run whatever resources they ask for. Outlives the model.
+    // Null: instances ignore their resource needs. Outlives the model.
     RateLimiter* limiter = nullptr;
   };
 
-  // Starts the instances, waits for them and warms them up. Called once, before anything else. Errors: what
-  // kept an instance from starting, or a sample from running; nothing is left running then.
+  // Starts the instances, waits for them and warms them up. The first call, made once. Errors: the error of
+  // an instance that did not start, or of a warm-up sample; all instances have ended then.
   Status Start(const std::function<void(const std::string&)>& progress) BRAID_EXCLUDES(mutex_);
 
   BufferAllocator& input_allocator() override { return backend_->input_allocator(); }
@@ -88,40 +88,39 @@ class InstancePool : public Servable,
   void Stop(int64_t deadline_ns) override BRAID_EXCLUDES(mutex_);
 
  protected:
-  // An instance that can be given executions, and what the pool knows of it. Guarded by mutex_ but for what
-  // is constant.
+  // An instance that can be given executions, and its state. Guarded by mutex_, except constants.
   struct Slot {
     Slot(Instance* instance, size_t index) : instance(instance), index(index) {}
 
     Instance* const instance;
     const size_t index;
-    // What it runs with; null when that is not limited. Constant once the model has started.
+    // Its share of limited resources; null if it is not limited. Constant once the model has started.
     std::unique_ptr<RateLimiter::Ticket> ticket;
 
     bool available = true;
-    int inside = 0;        // executions which are handed over, or are about to be, and have not returned
-    int64_t since_ns = 0;  // when the execution that runs now began, as far as can be told
+    int inside = 0;        // executions that were handed over, or are about to be, and have not returned
+    int64_t since_ns = 0;  // when the current execution began, as far as is known
     uint32_t life = 0;     // counts the changes of `available`
-    int warmups = 0;       // executions of the warm-up that have not returned
-    // Execute() takes one call at a time and is called without mutex_. The slot's sender, a thread, makes the
-    // calls; others leave their executions in the outbox for it. So the order is that in which executions were
-    // decided. A thread becomes the sender with mutex_ held; with kOne it ends without.
+    int warmups = 0;       // warm-up executions that have not returned
+    // Execute() takes one call at a time and is called without mutex_. One thread, the sender, makes the calls;
+    // other threads put their executions in the outbox. This keeps the order of the decisions. As with
+    // SerialDelivery, but a sender with an empty outbox ends without mutex_; it began with it held.
     enum class Sender : unsigned char {
       kNone,
       kOne,
-      kMore,  // it takes mutex_ after its call, for the outbox or as the model stops
+      kMore,  // takes mutex_ after its call: the outbox is not empty, or the model stops
     };
     std::atomic<Sender> sender{Sender::kNone};
     std::deque<std::unique_ptr<Execution>> outbox;
-    // Executions handed over in this life, and ended. For those which were handed over ahead and hold
-    // requests that others wait for: what tells the call graph that they have not begun.
+    // The executions handed over in this life, and those that ended. `ahead` has the call graph's tickets of
+    // requests that were handed over ahead and have not begun, each with the value of `handed` at that time.
     uint64_t handed = 0;
     uint64_t ended = 0;
     std::deque<std::pair<uint64_t, CallGraph::Ticket>> ahead;
     bool waits_for_resources = false;
   };
 
-  // What was decided under mutex_ and is done without it.
+  // The decisions made under mutex_ that are carried out without it.
   struct Work {
     struct Dispatch {
       Slot* slot;
@@ -132,7 +131,7 @@ class InstancePool : public Servable,
     bool empty() const { return dispatches.empty() && endings.empty(); }
   };
 
-  // A section that changes the books: holds mutex_, and waits for memory where there is none (base/guard.h).
+  // A section that changes the state: holds mutex_ and retries failed allocations (base/guard.h).
   class BRAID_THREAD_ATTRIBUTE(scoped_lockable) Change {
    public:
     explicit Change(InstancePool& pool) BRAID_ACQUIRE(pool.mutex_)
@@ -145,10 +144,10 @@ class InstancePool : public Servable,
     Change(const Change&) = delete;
     Change& operator=(const Change&) = delete;
 
-    // Decides what can run now, gives the lock back and performs. `here`: this thread may run executions
+    // Schedules, releases the lock and carries out the decisions. `here`: this thread may run executions
     // itself. The pool lives until this returns.
     void Finish(bool here = false) BRAID_RELEASE();
-    // The same without a new decision.
+    // The same without scheduling.
     void Perform(bool here = false) BRAID_RELEASE();
 
     const int64_t now_ns;
@@ -156,114 +155,115 @@ class InstancePool : public Servable,
 
    private:
     InstancePool& pool_;
-    std::optional<RetryingAllocation> retrying_{std::in_place};  // set as long as the lock is held
+    std::optional<RetryingAllocation> retrying_{std::in_place};  // set while the lock is held
   };
 
-  // How a request has ended.
+  // The outcome of a request.
   enum class Outcome : unsigned char {
     kGood,
     kFailed,
-    kCancelled,  // the client has gone before the request ran
+    kCancelled,  // the client cancelled before the request ran
   };
-  // What is left to do when a request has ended and its client has heard of it.
+  // The work that follows once a request has ended and its client was notified.
   struct NextInSequence {
-    // Null: nothing. Shared, as the request that ends may be the last that kept the model.
+    // Null: none. Shared, because the request that ends may hold the last reference to the model.
     std::shared_ptr<InstancePool> pool;
     uint64_t sequence = 0;
     std::vector<std::unique_ptr<InferenceRequest>> refused;
   };
 
-  // `timers`, `log` and what the options name outlive the pool.
+  // `timers`, `log` and the objects in the options outlive the pool.
   InstancePool(ServableInfo info, std::unique_ptr<BackendModel> backend, Timers& timers, Logger& log,
                const Options& options);
-  // REQUIRES: stopped, or never started. Each policy's destructor calls StopIfStarted() first, while there is
-  // a policy.
+  // REQUIRES: stopped, or never started. Each policy's destructor calls StopIfStarted() first, while its
+  // overrides still exist.
   ~InstancePool() override;
   void StopIfStarted() BRAID_EXCLUDES(mutex_) {
     if (started_) Stop(timers_.NowNs());
   }
 
-  // --- What a policy decides -----------------------------------------------------------------------
+  // --- Decisions of a policy -----------------------------------------------------------------------
 
-  // Hands over what can run by HandOverLocked(), and ends what must not wait any longer. Returns when to look
-  // again if nothing happens before.
+  // Hands over executions that can run now by HandOverLocked(), and ends requests that must not wait longer.
+  // Returns when to decide again if there is no event before.
   virtual int64_t RunLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_) = 0;
-  // How many requests wait for an instance; and how many for something else.
+  // The number of requests that wait for an instance, and of those that wait for another reason.
   virtual size_t QueuedLocked() const BRAID_REQUIRES(mutex_) = 0;
   virtual size_t HeldLocked() const BRAID_REQUIRES(mutex_) { return 0; }
-  // Ends what waits for an instance (kOutage), or all that waits (kStopping).
+  // Ends the requests that wait for an instance (kOutage), or all that wait (kStopping).
   virtual void EndWaitingLocked(EndReason why, int64_t now_ns, Endings& endings) BRAID_REQUIRES(mutex_) = 0;
-  // The client of a request that waits has gone: it ends, with those which cannot go on without it.
+  // The client of a waiting request has cancelled. Ends the request, and those that cannot run without it.
   virtual void CancelLocked(InferenceRequest& request, int64_t now_ns, Endings& endings)
       BRAID_REQUIRES(mutex_) = 0;
-  // Executions that have not begun come back, in the order in which they were handed over.
+  // Takes back executions that have not begun, in the order in which they were handed over.
   virtual void TakeBackLocked(std::deque<std::unique_ptr<Execution>> executions, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_) = 0;
-  // The instances are up, and no request has come yet. Without the lock.
+  // The instances have started, and no request has come yet. Called without the lock.
   virtual void OnStarted(const BackendModel& /*backend*/) {}
   // The instance has returned from its oldest execution.
   virtual void OnReturnedLocked(Slot& /*slot*/, int64_t /*now_ns*/, Work& /*work*/) BRAID_REQUIRES(mutex_) {}
-  // The instance has died or is back: what it had inside belongs to an earlier life. `changed`:
-  // slot.available was the opposite before; a death that is told twice is one.
+  // The instance has died or is back; the executions that it had belong to its previous life. `changed` is
+  // false if a death is reported twice.
   virtual void OnNewLifeLocked(Slot& /*slot*/, bool /*changed*/, int64_t /*now_ns*/, Work& /*work*/)
       BRAID_REQUIRES(mutex_) {}
-  // The model is about to stop, once its last requests have ended: those that are held end now.
+  // The model will stop once its last requests have ended. Ends the held requests now.
   virtual void BeginStopLocked(Work& work) BRAID_REQUIRES(mutex_);
-  // What an earlier life of the model has left is known: takes in the requests that were held until then.
+  // The state that the model's previous run left is known. Takes in the requests that were held until then.
   virtual void ReleaseLocked(int64_t /*now_ns*/, Work& /*work*/) BRAID_REQUIRES(mutex_) {}
 
-  // Without the lock:
-  // What a request of the warm-up needs beside the client's inputs.
+  // The following are called without the lock.
+  //
+  // Adds to a request of the warm-up the inputs that do not come from clients.
   virtual void PrepareWarmup(InferenceRequest& /*request*/) const {}
-  // The last look at an execution before an instance gets it.
+  // Prepares an execution just before an instance gets it.
   virtual void Prepare(Execution& /*execution*/) {}
-  // A response before it is counted and delivered, which may be changed, into an error too. False when there
-  // is no client.
+  // Processes a response before it is counted and delivered. May change it, also into an error. Returns false
+  // if the response is not delivered because there is no client.
   virtual bool TakeResponse(Instance& /*instance*/, InferenceRequest& /*request*/,
                             std::optional<InferenceResponse>& /*response*/, bool /*final*/) {
     return true;
   }
-  // User code has let go of a request without its end. It fails, unless the model can go on with it.
+  // User code has released a request before its end. Fails it, unless the model can schedule it again.
   virtual void Reschedule(Instance& instance, std::unique_ptr<InferenceRequest> request);
-  // The request is about to end, as its client cannot see yet; Follow() is called afterwards, unless that is
-  // nothing.
+  // The request is about to end; its client does not see that yet. Follow() is called afterwards if the
+  // result has a pool.
   virtual NextInSequence OnEnd(InferenceRequest& /*request*/, Outcome /*outcome*/) { return {}; }
   virtual void Follow(NextInSequence /*followers*/, Work& /*work*/) {}
-  // The text of an ending that has none.
+  // Returns the error of an ending whose status is not set.
   virtual Status StatusOf(const Ending& ending) const;
-  // What a request may ask for: info(), and outputs that are in no metadata.
+  // The metadata that requests are checked by: info(), and outputs that are not in the metadata for clients.
   virtual const ServableInfo& full_info() const { return info_; }
 
-  // --- What a policy decides by --------------------------------------------------------------------
+  // --- Services for policies -----------------------------------------------------------------------
 
-  // From here on a request that waits (scheduling.queued) leaves at once when its client goes. One whose
-  // client goes before it waits is to be looked at when it is about to. Before the lock is taken.
+  // Ends the request at once when its client cancels while it waits (scheduling.queued). A request that was
+  // cancelled earlier must be checked when it is about to wait. Called before the lock is taken.
   void Listen(InferenceRequest& request);
-  // Requests may be held from now on; ReleaseLocked() is called at `deadline_ns`, if they were not released
-  // before.
+  // Allows requests to be held from now on. ReleaseLocked() is called at `deadline_ns`, unless they were
+  // released before.
   void Hold(int64_t deadline_ns) BRAID_EXCLUDES(mutex_);
   // The names of the instances, by slot.
   std::vector<std::string> InstanceNames() const BRAID_EXCLUDES(mutex_);
-  // Null for a passive instance, which is never given anything.
+  // Returns null for a passive instance, which is never scheduled.
   Slot* SlotOf(const Instance& instance) BRAID_REQUIRES(mutex_);
-  // RunLocked(), with what has to be done while no instance lives, and the timer for the next look.
+  // Calls RunLocked(), ends requests after an outage, and arms the timer for the next decision.
   void ScheduleLocked(int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   void HandOverLocked(Slot& slot, std::unique_ptr<Execution> execution, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // Does what was decided, for a change that could not end with it.
+  // Carries out decisions, for a change that could not do so at its end.
   void Perform(Work work, bool here) BRAID_EXCLUDES(mutex_);
-  // Whether the call graph has to know of a request that waits.
+  // Returns whether a waiting request must be registered in the call graph.
   bool Awaited(const InferenceRequest& request) const {
     return call_graph_ != nullptr && CallGraph::Concerns(request.call_chain.get());
   }
-  // Lets it know of a request, while the ticket exists; `only`: it waits for this instance. REQUIRES:
-  // Awaited(). Errors: it would wait for ever.
+  // Registers a request in the call graph while the ticket exists. `only`: it waits for this instance.
+  // Errors: it would wait for ever. REQUIRES: Awaited().
   Result<CallGraph::Ticket> WaitInCallGraph(const InferenceRequest& request, const Instance* only = nullptr) {
     return call_graph_->Wait(call_instances_, request.call_chain, only);
   }
 
-  // A request that dies with its instances this often may be what kills them, or the model dies whatever it
-  // is given. It does not go round for ever.
+  // A request whose instances die this often may be the cause, or the model dies on any request. It is not
+  // retried for ever.
   static constexpr int kMostReturns = 3;
 
   // Constant.
@@ -271,10 +271,10 @@ class InstancePool : public Servable,
   Logger& log_;
   const Options options_;
 
-  // Taken after a request's Cancellation and before the locks of the timers, the call graph, the rate limiter
-  // and the policies' parts.
+  // Lock order: after a request's Cancellation; before the locks of the timers, the call graph, the rate
+  // limiter and the policies' parts.
   mutable Mutex mutex_;
-  std::deque<Slot> slots_ BRAID_GUARDED_BY(mutex_);  // as many as there are from the first
+  std::deque<Slot> slots_ BRAID_GUARDED_BY(mutex_);  // the number of slots is constant
   int64_t execute_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // UpdateExecuteTime()
   bool stopping_ BRAID_GUARDED_BY(mutex_) = false;
   HeldRequests held_ BRAID_GUARDED_BY(mutex_);
@@ -289,7 +289,7 @@ class InstancePool : public Servable,
   void OnAvailability(Instance& instance, bool available) override;
   void OnCancelled(InferenceRequest& request);
   void OnTimer();
-  // Resources for one slot have become free.
+  // The rate limiter has set resources for this slot aside.
   void OnChance(Slot& slot);
 
   Status LimitRate(RateLimiter& limiter);
@@ -302,24 +302,24 @@ class InstancePool : public Servable,
   void Send(Slot& slot, std::unique_ptr<Execution> execution, bool here) BRAID_EXCLUDES(mutex_);
   // Fails the requests of an execution that could not be prepared for its instance.
   void FailUnsent(Instance& instance, Execution& execution, const Status& status) BRAID_EXCLUDES(mutex_);
-  // Ends a request; what follows from that is added to `next`.
+  // Ends a request; consequences are added to `next`.
   void End(Ending ending, Work& next) BRAID_EXCLUDES(mutex_);
 
   const ResponseDelivery delivery_;
   CallGraph* const call_graph_;
-  const std::shared_ptr<CallGraph::Instances> call_instances_;  // shared with those that wait for them
+  const std::shared_ptr<CallGraph::Instances> call_instances_;  // shared with the requests that wait for them
 
   CondVar sent_;                                      // notified when a slot's last sender ends
-  size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // how many slots are
-  int64_t outage_since_ns_ BRAID_GUARDED_BY(mutex_);  // means something while available_ is 0
-  // Requests that have left the queue since their clients have gone; the timers' thread ends them.
+  size_t available_ BRAID_GUARDED_BY(mutex_) = 0;     // the number of available slots
+  int64_t outage_since_ns_ BRAID_GUARDED_BY(mutex_);  // valid while available_ is 0
+  // Requests that left the queue because they were cancelled; the timers' thread ends them.
   Endings cancelled_ BRAID_GUARDED_BY(mutex_);
   TimerId timer_ BRAID_GUARDED_BY(mutex_);
   int64_t timer_deadline_ns_ BRAID_GUARDED_BY(mutex_) = kNeverNs;
 
-  // Set while the instances are warmed up: there are no requests yet, and what comes back belongs to that.
+  // Set during the warm-up: there are no requests yet, and all results belong to the warm-up.
   std::atomic<bool> warming_{false};
-  bool started_ = false;  // by Start() and Stop() alone
+  bool started_ = false;  // used only by Start() and Stop()
   const std::unique_ptr<BackendModel> backend_;
 };
 

@@ -36,13 +36,13 @@ Result<ResourceLimit> ParseResourceLimit(std::string_view text) {
   return limit;
 }
 
-// One resource of one device, or of all.
+// One resource, of one device or global.
 struct RateLimiter::Ticket::Pool {
-  // What there is: the operator's limit, or the largest need.
+  // The operator's limit, or the largest need.
   uint64_t total = 0;
   bool limited = false;
   uint64_t taken = 0;
-  // While tickets are granted: what is kept for one that waits for more than is free.
+  // During Grant(): reserved for tickets that wait for more than is free.
   uint64_t reserved = 0;
 
   uint64_t free() const { return total > taken + reserved ? total - taken - reserved : 0; }
@@ -58,7 +58,7 @@ RateLimiter::Pool& RateLimiter::PoolOf(const std::string& name, int device) {
   if (pool == nullptr) {
     pool = std::make_unique<Pool>();
     for (const ResourceLimit& limit : limits_) {
-      // What is said of one device goes before what is said of all.
+      // A limit of one device takes precedence over the limit of all.
       const bool applies =
           limit.name == name && (limit.device == device || (limit.device == -1 && !pool->limited));
       if (!applies) continue;
@@ -110,7 +110,7 @@ void RateLimiter::Grant() {
     }
     for (auto& [pool, count] : ticket->needs_) pool->taken += count;
     ticket->state_ = Ticket::State::kGranted;
-    // Its owner holds locks of its own when it calls us; so it is told by another thread.
+    // The caller holds locks, so it is notified on another thread.
     timers_.At(timers_.NowNs(), ticket->on_chance_);
   }
   waiting_.swap(still_waiting);

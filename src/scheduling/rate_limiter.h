@@ -1,9 +1,9 @@
-// RateLimiter: instances of all models share named resources; an instance runs an execution only while it
-// holds what it needs of each.
+// RateLimiter: limits executions by named resources that instances of all models share. An instance runs an
+// execution only while it holds the resources it needs.
 //
-// Those that wait are served by priority: the chances of an instance of priority 2 come half as often as
-// those of priority 1. Who waits for much is not overtaken for ever by who needs little: what it needs of a
-// resource is set aside for it.
+// Waiting instances are served by priority: an instance of priority 2 gets half as many turns as one of
+// priority 1. No starvation: freed resources are reserved for a waiting instance that needs more than is
+// free.
 #pragma once
 
 #include <cstdint>
@@ -26,34 +26,34 @@ struct ResourceNeed {
   uint32_t count = 1;
 };
 
-// How much there is of a resource, as the operator says. Resources that nobody limits have as much as the
-// instance that needs the most.
+// The operator's limit of a resource. A resource without a limit has as much as the largest need of an
+// instance.
 struct ResourceLimit {
   std::string name;
   uint64_t count = 0;
-  // Of one device; -1 for all of them and for the global resource of that name.
+  // The limit of one device; -1: of each device, and of the global resource of that name.
   int device = -1;
   bool operator==(const ResourceLimit&) const = default;
 };
 
-// "R1:10" or "R1:10:0". Errors: INVALID_ARGUMENT.
+// Parses "R1:10" or "R1:10:0". Errors: INVALID_ARGUMENT.
 Result<ResourceLimit> ParseResourceLimit(std::string_view text);
 
 class RateLimiter {
  public:
-  // `timers` outlives the limiter, the limiter outlives its tickets.
+  // `timers` outlives the limiter, and the limiter outlives its tickets.
   RateLimiter(std::vector<ResourceLimit> limits, Timers& timers);
   ~RateLimiter();
 
-  // What an instance runs with. Any thread.
+  // The resources of one instance. Any thread.
   class Ticket {
    public:
     ~Ticket();
-    // Takes what the instance needs, for one execution. When that is not there, the instance waits, and
-    // `on_chance` of Register() is called once it is.
+    // Takes the instance's resources for one execution. If they are not free, returns false and the instance
+    // waits; `on_chance` of Register() is called when they are.
     bool TryAcquire();
-    // Gives back what was taken, or what was set aside and is not needed any more. With `wants_more` it waits
-    // for the next execution's at once, as the others do.
+    // Returns the resources, or a reservation that is no longer needed. With `wants_more` the ticket at once
+    // waits for the next execution's resources, like the others.
     void Release(bool wants_more = false);
 
    private:
@@ -64,28 +64,27 @@ class RateLimiter {
     std::function<void()> on_chance_;
     uint32_t priority_ = 1;
     enum class State : unsigned char { kIdle, kWaiting, kGranted, kHolding };
-    // Guarded by the limiter's mutex, as the pools are.
+    // Guarded by the limiter's mutex, as are the pools.
     State state_ = State::kIdle;
     uint64_t executions_ = 0;
     uint64_t arrival_ = 0;
 
     explicit Ticket(RateLimiter& limiter) : limiter_(limiter) {}
     void Wait() BRAID_REQUIRES(limiter_.mutex_);
-    // Which of those that wait goes first: the lowest.
+    // The order of waiting tickets; the lowest goes first.
     uint64_t Rank() const { return (executions_ + 1) * priority_; }
   };
 
-  // A ticket for an instance on `device`. `on_chance` is called on the timers' thread; it makes the owner
-  // look again whether it has something to run, and TryAcquire() succeeds then; it can be called when the
-  // ticket is gone already. Priority 0 counts as 1. Errors: INVALID_ARGUMENT when more is needed than there
-  // can be.
+  // Creates a ticket for an instance on `device`. `on_chance` is called on the timers' thread when resources
+  // are reserved; its owner then decides again, and TryAcquire() succeeds. It may be called after the ticket
+  // was destroyed. Priority 0 counts as 1. Errors: INVALID_ARGUMENT if more is needed than the limit.
   Result<std::unique_ptr<Ticket>> Register(const std::vector<ResourceNeed>& needs, int device,
                                            uint32_t priority, std::function<void()> on_chance);
 
  private:
   using Pool = Ticket::Pool;
   Pool& PoolOf(const std::string& name, int device) BRAID_REQUIRES(mutex_);
-  // Gives waiting tickets what is free, the lowest rank first.
+  // Reserves free resources for waiting tickets, the lowest rank first.
   void Grant() BRAID_REQUIRES(mutex_);
   static bool Fits(const Ticket& ticket);
 

@@ -36,7 +36,7 @@ TEST(RateLimiter, OneRunsWhileTheOtherWaitsForWhatIsTaken) {
   f.timers.Run();
   EXPECT_EQ(chances, 1);
   EXPECT_TRUE(b->TryAcquire());
-  // The first cannot overtake what was set aside.
+  // The first cannot take reserved resources.
   EXPECT_FALSE(a->TryAcquire());
 }
 
@@ -73,7 +73,7 @@ TEST(RateLimiter, PrioritySharesTheChances) {
   for (int i = 0; i < 400; ++i) {
     ++runs[first_runs ? 0 : 1];
     (first_runs ? often : seldom)->Release(true);
-    // Only the one that has its chance gets it.
+    // Only the ticket whose turn it is gets the resource.
     first_runs = often->TryAcquire();
     ASSERT_NE(seldom->TryAcquire(), first_runs);
   }
@@ -89,7 +89,7 @@ TEST(RateLimiter, WhoNeedsMuchIsNotOvertakenForEver) {
   auto large = f.Register({{"R", false, 2}}, 1, &chances);
   EXPECT_TRUE(first->TryAcquire());
   EXPECT_FALSE(large->TryAcquire());
-  // One is free, but it is set aside.
+  // One is free, but reserved.
   EXPECT_FALSE(second->TryAcquire());
   first->Release();
   f.timers.Run();

@@ -1,4 +1,4 @@
-// The way of a request into a scheduler, and the errors of those that wait in one.
+// The checks of a request before it enters a scheduler, and the errors of requests that wait in one.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,28 @@ namespace braid {
 
 class ImageDecoder;
 
-// Decodes what stands for numbers in the inputs (encoded images, texts) and checks the request. False when
-// the caller has nothing more to do: it was refused, or goes to Infer() of its servable again when its images
-// are decoded. `info` is what the request is checked by. REQUIRES: request->servable is set where there can
-// be images.
+// Decodes inputs that stand for numbers (encoded images, texts) and checks the request against `info`.
+// Returns false if the caller must do nothing more: the request was refused, or will be passed to its
+// servable's Infer() again once its images are decoded. REQUIRES: request->servable is set if there can be
+// images.
 bool ReadyToSchedule(const ServableInfo& info, ImageDecoder* images,
                      std::unique_ptr<InferenceRequest>& request);
 
-// The two halves of it, for who takes a place for the request in between: whether it has images, which
-// ImageDecoder::DecodeThen() decodes, and all the rest, of a request without any.
+// The two halves of ReadyToSchedule(), for callers that reserve a place for the request in between.
+// NeedsDecoding() returns whether it has images, for ImageDecoder::DecodeThen(). FinishIntake() does the
+// rest, for a request without images.
 bool NeedsDecoding(const ServableInfo& info, const InferenceRequest& request);
 Status FinishIntake(const ServableInfo& info, InferenceRequest& request);
 
-// For one that would have to wait for its sequence, as `most` do.
+// The error of a request that would have to wait for its sequence while `most` requests do.
 Status TooManyWaitForSequences(const InferenceRequest& request, size_t most, const std::string& model);
 
-// For requests that wait until their client has gone, or until their model stops.
+// The errors of requests that wait until their client cancels, or until their model stops.
 Status CancelledWhileWaiting(const std::string& model);
 Status StoppedWhileWaiting(const std::string& model);
 
-// For one that has waited for an instance to live for as long as it may; `reason` is why none does, or empty.
+// The error of a request that has waited for an available instance for too long. `reason` says why none is
+// available; it may be empty.
 Status NoInstanceLives(const std::string& model, int64_t waited_ns, const std::string& reason);
 
 }  // namespace braid

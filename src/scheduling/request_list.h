@@ -1,5 +1,6 @@
-// RequestList: requests that wait in a row, linked through their notes. They join and leave at any place
-// without an allocation. Not synchronised: the scheduler's lock guards it, and the notes in the requests.
+// RequestList: an intrusive list of waiting requests, linked through their notes. Requests join and leave at
+// any place without an allocation. Not synchronised: the scheduler's lock guards it, and the notes in the
+// requests.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ class RequestList {
   ~RequestList() = default;
 
   bool empty() const { return first_ == nullptr; }
-  // Null when empty; the one behind it is scheduling.next of its notes.
+  // Returns null if empty. The next request is scheduling.next of its notes.
   InferenceRequest* first() const { return first_; }
 
   void Append(std::unique_ptr<InferenceRequest> request) {

@@ -15,7 +15,7 @@ RequestQueue::RequestQueue(const BatchingPolicy& policy, size_t max_size, std::s
 RequestQueue::~RequestQueue() { BRAID_CHECK(empty()); }
 
 uint32_t RequestQueue::LevelOf(const InferenceRequest& request) const {
-  // 1 is the highest; 0 names none, and neither does what is beyond the levels.
+  // 1 is the highest; 0 names none, and neither does a number beyond the levels.
   return request.priority == 0 || request.priority > policy_.level_count
              ? policy_.default_level
              : static_cast<uint32_t>(request.priority - 1);
@@ -63,8 +63,8 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
   notes.level = index;
   notes.queued = true;
   notes.delayed = false;
-  // User code waits from when it has made the call until it has the answer. The way back is not known yet: it
-  // takes as long as the call's way here, or as one wake-up where the call has waited for a busy reader.
+  // User code waits from its call until it has the answer. The way back is not known yet: it takes as long as
+  // the call's way here, or as one wake-up if the call has waited for a busy reader.
   constexpr int64_t kLongestWayBackNs = 50'000;
   const int64_t way_ns =
       request->call_chain != nullptr ? std::max<int64_t>(now_ns - request->start_ns, 0) : 0;
@@ -109,7 +109,7 @@ const InferenceRequest* RequestQueue::After(const InferenceRequest& request) con
 std::unique_ptr<InferenceRequest> RequestQueue::PopFront() {
   const InferenceRequest* first = front();
   BRAID_CHECK(first != nullptr);
-  // The queue owns what it links; only its readers see it as constant.
+  // The queue owns the linked requests; only readers see them as constant.
   return Remove(const_cast<InferenceRequest&>(*first));
 }
 

@@ -25,7 +25,7 @@ InferenceRequest* Push(RequestQueue& queue, std::string id, int64_t now_ns = 0, 
   return raw;
 }
 
-// Ids in the order in which the requests would leave; checks that After() says the same.
+// Returns the ids in the order in which the requests would leave; checks that After() agrees.
 std::string Drain(RequestQueue& queue) {
   std::string seen;
   for (const InferenceRequest* r = queue.front(); r != nullptr; r = queue.After(*r)) seen += r->id;

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// What an entry takes beside its tensors, about.
+// The approximate size of an entry besides its tensors' bytes.
 constexpr size_t kEntryBytes = 256;
 constexpr size_t kTensorBytes = 128;
 
@@ -21,8 +21,7 @@ uint64_t RandomSeed() {
   return uint64_t{device()} << 32 | device();
 }
 
-// Feeds a hash so that no two different sequences of values look alike: each text and list has its length in
-// front.
+// Hashes values so that no two different sequences look alike: the length precedes each text and list.
 class Hasher {
  public:
   explicit Hasher(uint64_t seed) { XXH3_128bits_reset_withSeed(state_.get(), seed); }
@@ -110,7 +109,7 @@ void ResponseCache::Insert(const Key& key, uint64_t load, const InferenceRespons
   if (bytes > max_bytes_) return;
   auto kept = std::make_shared<const InferenceResponse>(CopyOf(response));
   const RetryingAllocation retrying;
-  std::vector<std::shared_ptr<const InferenceResponse>> evicted;  // go after the lock
+  std::vector<std::shared_ptr<const InferenceResponse>> evicted;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   if (index_.contains(key)) return;
   while (bytes_ + bytes > max_bytes_) evicted.push_back(Remove(std::prev(entries_.end())));

@@ -1,7 +1,8 @@
-// ResponseCache: responses kept for requests that come again with the same inputs, within a budget of bytes.
+// ResponseCache: caches responses for repeated requests with the same inputs, within a byte budget.
 //
-// One for the whole server; a model takes part when its configuration says `response_cache { enable: true }`.
-// The least recently used response leaves first. What is kept is a copy, so that no worker's memory is held.
+// One cache serves the whole server; a model uses it if its configuration says `response_cache { enable: true
+// }`. The least recently used response is evicted first. Responses are copied, so that the cache holds no
+// worker's memory.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +22,23 @@ class ResponseCache {
   explicit ResponseCache(size_t max_bytes);
 
   // A hash of everything that the response can depend on: the loaded model, the inputs with their names,
-  // types, shapes and bytes, the requested outputs, and the parameters. The id, the time-out and the priority
-  // of a request do not count.
+  // types, shapes and bytes, the requested outputs, and the parameters. The id, the timeout and the priority
+  // of a request are left out.
   struct Key {
     uint64_t low = 0;
     uint64_t high = 0;
     bool operator==(const Key&) const = default;
   };
-  // Takes some 0.1 ns a byte. `load` tells a loaded model from what was loaded under its name before.
+  // Takes some 0.1 ns per byte. `load` distinguishes a loaded model from earlier models of the same name.
   Key KeyOf(uint64_t load, const InferenceRequest& request) const;
 
-  // Any thread; the lock is held for a look-up alone.
+  // Returns a cached response. Any thread; the lock is held only for the look-up.
   std::optional<InferenceResponse> Find(const Key& key);
-  // Keeps a copy of a response, unless it alone would take more than the whole budget. An entry that is there
-  // already stays.
+  // Caches a copy of a response, unless it exceeds the budget by itself. An existing entry stays.
   void Insert(const Key& key, uint64_t load, const InferenceResponse& response);
-  // Drops what a model has left when it goes.
+  // Drops the entries of a model that is unloaded.
   void Forget(uint64_t load);
-  // A number for KeyOf() that no other load has.
+  // Returns a number for KeyOf() that no other load has.
   uint64_t NextLoad();
 
   struct Usage {
@@ -52,18 +52,18 @@ class ResponseCache {
     Key key;
     uint64_t load = 0;
     size_t bytes = 0;
-    std::shared_ptr<const InferenceResponse> response;  // shared with look-ups under way
+    std::shared_ptr<const InferenceResponse> response;  // shared with look-ups in progress
   };
   struct KeyHash {
     size_t operator()(const Key& key) const { return key.low; }
   };
   using Entries = std::list<Entry>;
 
-  // The entry's response, to be let go without the lock.
+  // Removes an entry and returns its response, to be destroyed without the lock.
   std::shared_ptr<const InferenceResponse> Remove(Entries::iterator entry) BRAID_REQUIRES(mutex_);
 
   const size_t max_bytes_;
-  // Nobody outside can make up inputs that meet in one key.
+  // A secret seed: clients cannot construct inputs with the same key.
   const uint64_t seed_;
 
   mutable Mutex mutex_;

@@ -37,8 +37,8 @@ void ResponseDelivery::Prepare(const ServableInfo& info, InferenceRequest& reque
     }
   }
   if (info.decoupled) Count(request, response, times);
-  // A client of a model that answers once sees the end with the answer, even if the model says later that it
-  // was the last.
+  // For a model that answers once, the client sees the end with the answer, even if the model reports later
+  // that it was the last.
   if (!notes.counted && (final || !info.decoupled)) {
     notes.counted = true;
     if (notes.failed) {

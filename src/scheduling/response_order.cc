@@ -16,7 +16,7 @@ void ResponseOrder::Enter(InferenceRequest& request) {
 }
 
 void ResponseOrder::Slot::Respond(std::optional<InferenceResponse> response, bool final) {
-  const std::shared_ptr<ResponseOrder> order = order_;  // this slot may end in Deliver()
+  const std::shared_ptr<ResponseOrder> order = order_;  // Deliver() may destroy this slot
   {
     RetryingLock lock(order->mutex_);
     events_.push_back({std::move(response), final});

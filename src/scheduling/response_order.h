@@ -1,7 +1,8 @@
-// Makes the responses of a model leave in the order in which its requests came (preserve_ordering).
+// ResponseOrder: delivers the responses of a model in the order in which its requests came
+// (preserve_ordering).
 //
-// A request that is let in gets a slot in the order instead of its own sink. What arrives for a slot that
-// is not the first is kept until those before it have ended.
+// A request that enters gets a slot in the order in place of its sink. Responses for a slot other than the
+// first are kept until the slots before it have ended.
 #pragma once
 
 #include <deque>
@@ -17,13 +18,13 @@ namespace braid {
 class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
  public:
   ResponseOrder() = default;
-  // REQUIRES: every request that was let in has ended.
+  // REQUIRES: every request that entered has ended.
   ~ResponseOrder();
   ResponseOrder(const ResponseOrder&) = delete;
   ResponseOrder& operator=(const ResponseOrder&) = delete;
 
-  // Gives the request the last slot. The order of the calls is the order of the responses. Any thread; calls
-  // nobody.
+  // Gives the request the last slot. Responses leave in the order of the calls. Any thread; makes no
+  // callbacks.
   void Enter(InferenceRequest& request);
 
  private:
@@ -38,8 +39,8 @@ class ResponseOrder : public std::enable_shared_from_this<ResponseOrder> {
 
    private:
     friend class ResponseOrder;
-    // Shared: the last response may be on its way when the model is gone already, as a request leaves the
-    // model's gate before its end is delivered.
+    // Shared: a request leaves the model's gate before its end is delivered, so the last response may be
+    // delivered after the model was destroyed.
     const std::shared_ptr<ResponseOrder> order_;
     ResponseSink* const sink_;
     std::deque<Event> events_;  // guarded by the order's mutex

@@ -20,7 +20,7 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSecond = 1'000'000'000;
 
 struct Client {
-  // Shared with the fixture, whose end answers what a test has left unanswered.
+  // Shared with the fixture, whose end answers requests that a test has left unanswered.
   std::shared_ptr<RecordingSink> owned_sink = std::make_shared<RecordingSink>();
   RecordingSink& sink = *owned_sink;
   std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
@@ -135,7 +135,7 @@ TEST_F(ScheduledModelTest, AThreadRunsAFewExecutionsItselfAndLeavesTheRest) {
   EXPECT_TRUE(clients.back().sink.ended);
 }
 
-// The thread on which an execution ended has its responses to send.
+// The thread on which an execution ended has to send its responses.
 TEST_F(ScheduledModelTest, WhatWaitedDoesNotRunWithinTheEndOfAnother) {
   Start(1);
   Client first;
@@ -469,7 +469,7 @@ TEST_F(ScheduledModelTest, TheTimeOutOfACallCountsFromTheCall) {
     model_->Infer(std::move(request));
   };
   Client late;
-  // 3 us here are as many back.
+  // 3 us to arrive here mean as many back.
   send(late, timers_.NowNs() - 3 * kUs);
   EXPECT_EQ(late.sink.status(), UnavailableError("Request timeout expired")) << "though an instance is idle";
   EXPECT_EQ(instance().executed(), 0u);
@@ -592,7 +592,7 @@ TEST_F(ScheduledModelTest, RunsElsewhereWhatADeadInstanceHadNotBegun) {
   ASSERT_EQ(instance(0).inside(), 3u);
   instance(0).Die();
   EXPECT_TRUE(clients[0].sink.ended);  // it ran
-  // The two that had not begun are the next of all.
+  // The two that had not begun run next.
   Finish(1, 300 * kUs);
   Finish(1, 300 * kUs);
   Finish(1, 300 * kUs);
@@ -770,8 +770,8 @@ TEST_F(ScheduledModelTest, ReportsWhatKeptTheInstancesFromStarting) {
             InternalError("no module named numpy"));
 }
 
-// Clients, executions, cancellations and deaths at random, in virtual time. Whatever happens, each request
-// ends once, batches keep their bounds, and nothing waits beside an idle instance for longer than the delay.
+// Random clients, executions, cancellations and deaths, in virtual time. In any case each request ends once,
+// batches keep their bounds, and no request waits beside an idle instance for longer than the delay.
 class Simulation : public ScheduledModelTest, public ::testing::WithParamInterface<unsigned> {};
 
 TEST_P(Simulation, KeepsItsPromises) {
@@ -806,7 +806,7 @@ TEST_P(Simulation, KeepsItsPromises) {
       ASSERT_EQ(rows, instance(i).running().rows);
       ASSERT_TRUE(batches || instance(i).running().requests.size() == 1u);
     }
-    // A request whose answer waits for its turn is gone before its client hears of it.
+    // A request whose answer waits for its turn is destroyed before its client is notified.
     if (!idle || config.dynamic_batching().preserve_ordering()) return;
     for (Client& client : clients) {
       // With an idle instance only the delay keeps a request waiting, and then a timer is set.

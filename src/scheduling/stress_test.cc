@@ -1,5 +1,5 @@
-// The scheduler between real threads: clients, instances that answer, die and come back, cancellations,
-// time-outs and a stop in the middle of it. Says little by itself; it is there for the sanitizers.
+// A stress test of the scheduler with real threads: clients, instances that answer, die and come back,
+// cancellations, timeouts and a stop in the middle. It checks little by itself; it exists for the sanitizers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@
 namespace braid {
 namespace {
 
-// Runs executions on a thread of its own; every now and then it dies and comes back.
+// Runs executions on a separate thread; it dies and comes back now and then.
 class ThreadedInstance final : public Instance {
  public:
   ThreadedInstance(std::string name, unsigned seed) : name_(std::move(name)), random_(seed) {}

@@ -12,7 +12,8 @@
 namespace braid {
 namespace {
 
-// The kernel may be this late with a wake-up. Its default of 50 us would be felt in queue delays of 100 us.
+// The kernel may wake the thread this late. The default of 50 us would be noticeable in queue delays of 100
+// us.
 constexpr unsigned long kTimerSlackNs = 1000;
 
 }  // namespace
@@ -41,7 +42,7 @@ TimerId TimerService::At(int64_t deadline_ns, std::function<void()> callback) {
 }
 
 bool TimerService::Withdraw(TimerId id) {
-  std::function<void()> callback;  // destroyed after the lock is gone: what it owns may be anything
+  std::function<void()> callback;  // destroyed after the lock is released: it may own anything
   MutexLock lock(mutex_);
   auto entry = timers_.find(id);
   if (entry == timers_.end()) return false;

@@ -1,4 +1,4 @@
-// Timers of the schedulers: one thread that calls back when a time has come, and the clock that goes with it.
+// Timers of the schedulers: one thread that runs callbacks at given times, and the clock for these times.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace braid {
 
-// Names a timer. The default names none.
+// Identifies a timer. The default identifies none.
 struct TimerId {
   int64_t deadline_ns = 0;
   uint64_t number = 0;  // counts from 1
@@ -25,27 +25,26 @@ class Timers {
   virtual ~Timers() = default;
 
   virtual int64_t NowNs() const = 0;
-  // Calls `callback` once, soon after NowNs() has reached `deadline_ns`; at once when it has. Callbacks run
-  // one after the other in the order of their deadlines, and must not block. Never calls back before it
+  // Calls `callback` once, soon after NowNs() has reached `deadline_ns`, or at once if it is past. Callbacks
+  // run one after the other, in the order of their deadlines, and must not block. Never calls back before it
   // returns.
   virtual TimerId At(int64_t deadline_ns, std::function<void()> callback) = 0;
-  // Takes a timer back whose callback has not begun; false when it has begun or ended. Never waits, so it may
-  // be called under locks that callbacks take.
+  // Removes a timer whose callback has not begun; returns false if it has begun or ended. Never waits, so it
+  // may be called under locks that callbacks take.
   virtual bool Withdraw(TimerId id) = 0;
-  // As Withdraw(), and when the callback is running waits for its end, unless called from the callback
-  // itself.
+  // Like Withdraw(), and waits for a running callback to end, unless called from that callback.
   virtual void Cancel(TimerId id) = 0;
 };
 
 class TimerService final : public Timers {
  public:
   TimerService();
-  // Timers that are left never fire.
+  // Remaining timers never fire.
   ~TimerService() override;
 
-  // SteadyNowNs().
+  // Returns SteadyNowNs().
   int64_t NowNs() const override;
-  // Any thread; wakes the thread only when the new deadline is the earliest.
+  // Any thread. Wakes the timers' thread only if the new deadline is the earliest.
   TimerId At(int64_t deadline_ns, std::function<void()> callback) override;
   bool Withdraw(TimerId id) override;
   void Cancel(TimerId id) override;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kHour = 3'600'000'000'000;
 
-// Keeps the timers' thread inside a callback until Release(). In all tests what callbacks use is declared
-// before the timers, whose end joins the thread.
+// Keeps the timers' thread inside a callback until Release(). All tests declare the objects that callbacks
+// use before the timers, whose destructor joins the thread.
 class Blocker {
  public:
   TimerId Block(Timers& timers) {

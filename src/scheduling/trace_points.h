@@ -1,4 +1,4 @@
-// What the scheduler records of requests that are traced. A request that is not costs the look at a pointer.
+// The scheduler's trace records of a request. They cost untraced requests only the check of a pointer.
 #pragma once
 
 #include <optional>

@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// Hands the first error, or the good end, to the thread that waits.
+// Passes the first error, or the success, to the thread that waits.
 class WarmupSink final : public ResponseSink {
  public:
   void Respond(std::optional<InferenceResponse> response, bool final) override {
@@ -24,7 +24,7 @@ class WarmupSink final : public ResponseSink {
   std::promise<Status> ended_;
 };
 
-// In place of what the scheduler gives under this name, if it does.
+// Adds an input; replaces one of the same name.
 void Override(const Tensor& input, std::vector<Tensor>& inputs) {
   const auto given =
       std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& each) { return each.name == input.name; });
@@ -64,7 +64,7 @@ Status RunOne(const ServableInfo& info, Instance& instance, const WarmupSample& 
   execution->compute_start_ns = request->start_ns;
   execution->requests.push_back(std::move(request));
   execute(instance, std::move(execution));
-  // User code may take as long as it needs; an instance that dies answers.
+  // User code may take as long as it needs; if an instance dies, its requests fail.
   return sink.Wait();
 }
 

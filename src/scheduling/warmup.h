@@ -1,5 +1,5 @@
-// Warm-up: runs the samples of a model's configuration on its instances, by the normal way of an execution,
-// before the model has its first request.
+// Warm-up: runs the samples of a model's configuration on its instances, as normal executions, before the
+// model's first request.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,15 @@
 
 namespace braid {
 
-// Runs every sample on every instance, as often as it says, one execution at a time; blocks on user code.
-// `execute` gives an instance an execution. What comes back goes to the requests'
-// sinks, and is not counted. `prepare` adds what the scheduler gives a request
-// beside the client's inputs. What a sample has beyond the inputs of the configuration (control tensors,
-// states, and inputs that no client can send) is given to the model as it is, in place of what `prepare` has
-// added by that name. REQUIRES: the backend has started, and the model has no requests yet. Errors:
-// INVALID_ARGUMENT "failed to run warmup sample '{name}': {error}; ".
+// Runs every sample on every instance, as often as the sample says, one execution at a time; blocks on user
+// code. `execute` gives an instance an execution. Responses go to the requests' sinks and are not counted.
+// `prepare` adds the inputs that the scheduler adds to a client's request.
+//
+// A sample may have inputs that the configuration does not list: control tensors, states, and inputs that no
+// client can send. They go to the model unchanged, and replace inputs of that name that `prepare` added.
+//
+// REQUIRES: the backend has started, and the model has no requests yet. Errors: INVALID_ARGUMENT "failed to
+// run warmup sample '{name}': {error}; ".
 Status RunWarmup(const ServableInfo& info, const std::vector<Instance*>& instances,
                  const std::vector<WarmupSample>& samples,
                  const std::function<void(InferenceRequest&)>& prepare,

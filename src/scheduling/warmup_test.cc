@@ -56,7 +56,8 @@ class AnsweringInstance final : public Instance {
 
 struct Fixture {
   Fixture() {
-    info.name = std::string("m");  // assigning the literal makes g++ 12 see an overlap that is none
+    info.name = std::string("m");  // assigning the literal makes g++ 12 warn of an overlap that does not
+                                   // exist
     info.max_batch_size = 8;
     info.inputs.resize(1);
     info.inputs[0].name = "IN";
@@ -111,7 +112,7 @@ TEST(Warmup, ASampleThatDoesNotFitTheModelFails) {
             "input(s).; ");
 }
 
-// Control tensors too, which the server would add itself.
+// Including control tensors that the server would add itself.
 TEST(Warmup, InputsThatNoClientSendsAreGivenOnce) {
   Fixture f;
   const auto flag = [](const std::string& name, char value) {
@@ -131,7 +132,7 @@ TEST(Warmup, InputsThatNoClientSendsAreGivenOnce) {
   }
 }
 
-// Whose size of a batch is known by nothing else.
+// Only the sample says its batch size.
 TEST(Warmup, OfAModelWhoseInputsAreOptional) {
   Fixture f;
   f.info.inputs[0].optional = true;
@@ -141,7 +142,7 @@ TEST(Warmup, OfAModelWhoseInputsAreOptional) {
   EXPECT_EQ(f.instances[0].rows, 6);
 }
 
-// --- As a model begins with it -------------------------------------------------------------------
+// --- The warm-up at the start of a model ---------------------------------------------------------
 
 class AnsweringBackend final : public BackendModel {
  public:
@@ -213,13 +214,13 @@ TEST_F(WarmModel, ReturnsThatComeAfterTheAnswerAreNotTheModels) {
   ASSERT_TRUE(Start().ok());
   for (int i = 0; i < 3; ++i) instance_.Return(2);
   EXPECT_EQ(stats().execution_count, 0u);
-  // From here on everything is the model's.
+  // From here on all results belong to requests.
   RecordingSink sink;
   Infer(sink);
   EXPECT_TRUE(sink.ended);
   instance_.Return(2);
   EXPECT_EQ(stats().execution_count, 1u);
-  // What a dying instance ran does not return.
+  // Executions of a dying instance do not return.
   instance_.listener->OnAvailability(instance_, false);
   EXPECT_TRUE(model_->readiness().ready);
 }

@@ -23,7 +23,7 @@ Buffer TextElement(std::string_view text) {
   return CopyToHeap(std::as_bytes(std::span(bytes)));
 }
 
-// The largest id that fits into the type of a CORRID tensor.
+// Returns the largest id that fits into the type of a CORRID tensor.
 uint64_t LargestId(DataType type) {
   switch (type) {
     case DataType::kInt64:

@@ -1,5 +1,5 @@
-// The control tensors that the server adds to the requests of a sequence, as `control_input` of the
-// configuration asks for.
+// ControlInputs: the control tensors that the server adds to requests of a sequence, as `control_input` of
+// the configuration asks.
 #pragma once
 
 #include <string>
@@ -26,21 +26,21 @@ class ControlInputs {
   // REQUIRES: a valid configuration with sequence_batching.
   explicit ControlInputs(const inference::ModelConfig& config);
 
-  // The bytes of the CORRID tensor of a sequence; empty when the model has none. Errors: INVALID_ARGUMENT for
-  // an id which the tensor's type cannot hold.
+  // Returns the bytes of the CORRID tensor of a sequence; empty if the model has none. Errors:
+  // INVALID_ARGUMENT for an id that the tensor's type cannot hold.
   Result<Buffer> EncodeId(const CorrelationId& id) const;
-  // The same for a slot without a sequence: 0 or "".
+  // The CORRID bytes of a slot without a sequence: 0 or "".
   const Buffer& no_id() const { return no_id_; }
 
   size_t count() const { return controls_.size(); }
-  // Appends one tensor for each control, of shape [1], or [1,1] for a model with a batch dimension.
+  // Appends one tensor per control, of shape [1], or [1,1] for a model with a batch dimension.
   void Append(const Flags& flags, const Buffer& id, std::vector<Tensor>& inputs) const;
 
  private:
   enum class Kind : unsigned char { kStart, kReady, kEnd, kId };
   struct Control {
     Kind kind;
-    // As it is when the flag is not set; without data for kId.
+    // The tensor while the flag is not set; without data for kId.
     Tensor tensor;
     Buffer when_set;
   };

@@ -40,7 +40,7 @@ std::vector<StateSpec> ImplicitState::specs() const {
 void ImplicitState::AskFor(InferenceRequest& request) const {
   if (states_.empty()) return;
   auto& names = request.requested_outputs;
-  // A request that names none means all of the model's outputs, which then have to be named.
+  // A request that names no outputs wants all, which must then be named.
   if (names.empty()) names = outputs_;
   for (const State& state : states_) {
     if (std::find(names.begin(), names.end(), state.output_name) == names.end()) {

@@ -1,8 +1,9 @@
-// Implicit state: tensors that a model gives back as outputs and gets again with the next request of the same
+// ImplicitState: tensors that a model returns as outputs and receives again with the next request of the same
 // sequence (`state` of the configuration). The server keeps them in between.
 //
-// A model that keeps a state to itself, and gives it as bytes (kSequenceStateTensor), has that as its last one: of
-// shape [0, 0] as long as it has given none. It gets it back only where it has not got it.
+// A model that keeps an internal state, and returns it as bytes (kSequenceStateTensor), has it as its last
+// state. Its shape is [0, 0] until the model has returned one. The model receives it only on an instance that
+// does not have it.
 #pragma once
 
 #include <string>
@@ -20,23 +21,24 @@ class ImplicitState {
   // REQUIRES: info.config has sequence_batching, and info.initial_states are those of its states.
   explicit ImplicitState(const ServableInfo& info);
 
-  // The model gives what it keeps itself. Before anything else is asked.
+  // Adds the model's internal state. Called before all other functions.
   void KeepOwn();
 
   bool empty() const { return initial_.empty(); }
-  // What a new sequence begins with, named as the model's inputs are.
+  // The states of a new sequence, named as the model's inputs.
   const std::vector<Tensor>& initial() const { return initial_; }
-  // What their values are, in the same order and by the same names.
+  // The specifications of the states, in the same order and with the same names.
   std::vector<StateSpec> specs() const;
 
-  // Makes the model send the states, whatever outputs the client has asked for. What is added stands behind
-  // the client's own.
+  // Requests the states from the model besides the outputs that the client requested. They are appended after
+  // the client's.
   void AskFor(InferenceRequest& request) const;
-  // Adds the states to a request's inputs; the model's own if it is to `load` it and has given one.
+  // Adds the states to a request's inputs; the internal state only with `load`, and if the model has returned
+  // one.
   void Append(const std::vector<Tensor>& values, bool load, std::vector<Tensor>& inputs) const;
-  // Takes new values out of a good response; a state that is not in it keeps its value. Errors: INTERNAL for
-  // a tensor of another type or shape than the configuration says, and for a response without the model's own state,
-  // unless it is the `last` of its sequence; no value has changed then.
+  // Takes new values from a good response; a state that is not in it keeps its value. Errors: INTERNAL for a
+  // tensor of another type or shape than configured, and for a missing internal state, except in the `last`
+  // response of the sequence. On an error no value changes.
   Status Take(const InferenceResponse& response, bool last, std::vector<Tensor>& values) const;
 
  private:
@@ -51,7 +53,7 @@ class ImplicitState {
   std::vector<State> states_;  // those of the configuration
   bool keeps_own_ = false;
   std::vector<Tensor> initial_;
-  std::vector<std::string> outputs_;  // those of the configuration
+  std::vector<std::string> outputs_;  // the outputs of the configuration
 };
 
 }  // namespace braid

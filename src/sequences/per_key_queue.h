@@ -1,17 +1,16 @@
-// PerKeyQueue: runs the requests of each sequence one at a time, in the order in which they have come, where
-// they could overtake each other otherwise: while images are decoded for some of them, or while they are on
-// their way through the nodes of a pipeline.
+// PerKeyQueue: runs the requests of each sequence one at a time, in order of arrival, where they could
+// overtake each other. They could while images are decoded, or on their way through the nodes of a pipeline.
 //
 //   Enter() --> away --Ready()--> runnable, if it is the first of its sequence --> Leave()
 //                          \----> waits until those before it have left ----------^
 //
-// A request takes an entry when it comes, and is somewhere else until it is ready. When it is ready and the
-// first of its sequence, it is runnable: the call returns it, and the caller goes on with it. Those behind it
-// wait until it has left. An end whose client has gone may keep its entry without its request: when that
-// becomes runnable, the sequence is to be ended.
+// A request takes an entry when it arrives. It is *away* until it is ready. A ready request that is the first
+// of its sequence is runnable: the call returns it, and the caller runs it. Requests after it wait until it
+// has left. An end whose client has cancelled may keep its entry without its request. When that entry becomes
+// runnable, the caller ends the sequence.
 //
-// Each call makes one entry runnable at most, so that a caller can work them off in a loop. Not synchronised:
-// the owner's lock guards it, and the notes in the requests that wait.
+// Each call makes at most one entry runnable, so that a caller can handle them in a loop. Not synchronised:
+// the owner's lock guards it, and the notes in waiting requests.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +24,13 @@
 
 namespace braid {
 
-// Whether the request ends a sequence that another one has begun: that holds though its client has gone.
+// Returns whether the request ends a sequence that another one has begun. It then ends the sequence even if
+// its client cancels.
 inline bool EndsSequence(const InferenceRequest& request) {
   return request.sequence_end && !request.sequence_start;
 }
 
-// The entry of one request, owned by the queue. Owners that need to know more of it derive from it.
+// The entry of one request, owned by the queue. Owners derive from it to add data.
 class PerKeyEntry {
  public:
   virtual ~PerKeyEntry() = default;
@@ -41,7 +41,7 @@ class PerKeyEntry {
   uint64_t id_ = 0;
   std::list<std::unique_ptr<PerKeyEntry>>::iterator self_;
   bool ready_ = false;
-  std::unique_ptr<InferenceRequest> request_;  // that waits
+  std::unique_ptr<InferenceRequest> request_;  // set while it waits
 };
 
 class PerKeyQueue {
@@ -52,42 +52,44 @@ class PerKeyQueue {
   PerKeyQueue(const PerKeyQueue&) = delete;
   PerKeyQueue& operator=(const PerKeyQueue&) = delete;
 
-  // Its entry stays until Leave().
+  // A runnable entry. It stays until Leave().
   struct Runnable {
-    PerKeyEntry* entry = nullptr;               // null: none is runnable
-    std::unique_ptr<InferenceRequest> request;  // null: an end whose client has gone
+    PerKeyEntry* entry = nullptr;               // null: no entry is runnable
+    std::unique_ptr<InferenceRequest> request;  // null: an end whose client has cancelled
   };
 
-  // There is no entry.
+  // Returns whether there are no entries.
   bool empty() const { return queues_.empty(); }
-  // The last entry of a sequence; null when there is none.
+  // Returns the last entry of a sequence; null if there is none.
   PerKeyEntry* Last(uint64_t id) const;
-  // How many entries are behind others, and how many requests wait in here.
+  // The number of entries after the first of their sequence, and the number of requests that wait in the
+  // queue.
   size_t behind() const { return size_ - queues_.size(); }
   size_t waiting() const { return waiting_; }
 
-  // A request of the sequence has come; it is away.
+  // Adds an entry for a request of the sequence; the request is away.
   PerKeyEntry& Enter(uint64_t id, std::unique_ptr<PerKeyEntry> entry = std::make_unique<PerKeyEntry>());
-  // It is ready: it is runnable, or it waits. REQUIRES: it was away.
+  // Marks a request as ready: it is returned as runnable, or waits. REQUIRES: it was away.
   Runnable Ready(PerKeyEntry& entry, std::unique_ptr<InferenceRequest> request);
-  // The client of an end that was away or waits has gone, and the request with it; see Withdraw().
+  // Marks an end whose client has cancelled as ready, without its request. REQUIRES: it was away; see
+  // Withdraw().
   Runnable Abandon(PerKeyEntry& entry);
-  // The entry is given up, by a request that has run, will not run, or was withdrawn.
+  // Removes an entry, whose request has run, will not run, or was withdrawn.
   Runnable Leave(PerKeyEntry& entry);
 
-  // A request that waits is away from now on.
+  // Takes a waiting request out of its entry, which is away from now on.
   std::unique_ptr<InferenceRequest> Withdraw(PerKeyEntry& entry);
-  // Those of the requests that wait.
+  // Returns the entries whose requests wait.
   std::vector<PerKeyEntry*> Waiting() const;
 
  private:
   using Entries = std::list<std::unique_ptr<PerKeyEntry>>;
 
   bool IsFirst(const PerKeyEntry& entry) const;
-  // The first of these, if it is ready.
+  // Returns the first entry if it is ready.
   Runnable Next(const Entries& entries);
 
-  std::unordered_map<uint64_t, Entries> queues_;  // by sequence, none is empty
+  std::unordered_map<uint64_t, Entries> queues_;  // by sequence; none is empty
   size_t size_ = 0;
   size_t waiting_ = 0;
 };

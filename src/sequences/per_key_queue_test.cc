@@ -20,7 +20,7 @@ std::unique_ptr<InferenceRequest> Make(const std::string& id) {
 
 class PerKeyQueueTest : public ::testing::Test {
  protected:
-  // Notes the turns as an owner works them off: one after the other, each leaves at once.
+  // Records the turns as an owner handles them: one after the other, and each leaves at once.
   void Follow(PerKeyQueue::Runnable turn) {
     while (turn.entry != nullptr) {
       turns_.push_back(turn.request != nullptr ? turn.request->id : "end");
@@ -144,7 +144,7 @@ TEST_F(PerKeyQueueTest, EndsAreThoseOfSequencesOfOthers) {
   EXPECT_FALSE(EndsSequence(request));
 }
 
-// Against a list of what came, for random sequences, orders and departures.
+// Compares with a list of arrivals, for random sequences, orders and departures.
 TEST_F(PerKeyQueueTest, HoldsTheOrderWhateverHappens) {
   struct Visitor {
     PerKeyEntry* entry;
@@ -153,10 +153,10 @@ TEST_F(PerKeyQueueTest, HoldsTheOrderWhateverHappens) {
   };
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    std::map<uint64_t, std::deque<Visitor>> lines;  // what is in the queue, in order
-    std::map<uint64_t, PerKeyEntry*> turn_of;       // whose turn has begun
+    std::map<uint64_t, std::deque<Visitor>> lines;  // the queue's content, in order
+    std::map<uint64_t, PerKeyEntry*> turn_of;       // entries whose turn has begun
     size_t entered = 0;
-    // A turn that has begun has to be that of the first.
+    // Only the first may begin its turn.
     const auto take = [&](PerKeyQueue::Runnable turn) {
       if (turn.entry == nullptr) return;
       const uint64_t id = turn.entry->id();
@@ -202,7 +202,7 @@ TEST_F(PerKeyQueueTest, HoldsTheOrderWhateverHappens) {
       for (const auto& [each, entries] : lines) {
         all += entries.size();
         busy += entries.empty() ? 0 : 1;
-        // Nobody sleeps: the first has its turn unless it is away.
+        // No lost wake-up: the first has its turn unless it is away.
         if (entries.empty()) continue;
         ASSERT_EQ(turn_of.contains(each), !entries.front().away);
       }

@@ -21,11 +21,11 @@ namespace {
 constexpr int64_t kFirstPauseNs = 100 * kMillisecondNs;
 constexpr int64_t kLongestPauseNs = 2 * kSecondNs;
 constexpr int64_t kMapPauseNs = 100 * kMillisecondNs;
-// Beyond the time that an attempt to connect has, which ends by itself but for the looking up of a name.
+// Added to the time of an attempt to connect. An attempt ends by itself, except during a name lookup.
 constexpr int64_t kAttemptSlackNs = 100 * kMillisecondNs;
-// How many nodes are asked for the map at a time: one of them may hang.
+// The most nodes that are asked for the map at a time, since one may hang.
 constexpr size_t kAskedForMap = 3;
-// Redirects that are followed at once; further ones wait for the map.
+// Redirects that are followed at once; after more, the command waits for the map.
 constexpr int kQuickRedirects = 2;
 
 bool IsNotDone(std::string_view error) {
@@ -55,7 +55,7 @@ Result<std::unique_ptr<RedisClient>> RedisClient::Start(const Options& options, 
   tls.ca_file = options.ca_file;
   tls.cert_file = options.cert_file;
   tls.key_file = options.key_file;
-  // What is wrong with the files is known now.
+  // Detects faulty TLS files now.
   BRAID_RETURN_IF_ERROR(client::Dialer::Make(options.url.addresses.front(), tls).status());
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoError("eventfd", errno);
@@ -99,11 +99,11 @@ void RedisClient::DrainWake() const {
   (void)!::read(wake_.get(), &count, sizeof count);
 }
 
-// ---- the thread ----
+// ---- the client's thread ----
 
 void RedisClient::Run() {
   while (!Stopping()) {
-    // What cannot be had, memory say, costs the connections and what is on them.
+    // An error such as a failed allocation drops all connections with their commands.
     const Status worked = Guarded([this] {
       const int64_t now_ns = SteadyNowNs();
       Work(now_ns);
@@ -216,7 +216,7 @@ void RedisClient::Finish(Command& command, Result<RedisReply> reply) {
   chain->second.pop_front();
 }
 
-// ---- where a command goes ----
+// ---- routing ----
 
 void RedisClient::Route(Command command) {
   if (!options_.url.cluster) return Give(nodes_.begin()->second, std::move(command));
@@ -262,7 +262,7 @@ void RedisClient::NotDone(Command command, const Status& why) {
 }
 
 void RedisClient::NowhereToGo(Command command, const Status& why) {
-  // The next map would say the same as the one of just now.
+  // The map was just read, and the next one would be the same.
   if (!reading_ && SteadyNowNs() - read_ns_ <= kMapPauseNs) command.parked = true;
   NotDone(std::move(command), why);
 }
@@ -270,7 +270,7 @@ void RedisClient::NowhereToGo(Command command, const Status& why) {
 void RedisClient::Park(Command command, Status why) {
   const RetryingAllocation retrying;
   stale_ = true;
-  // All wait for the first one.
+  // All commands wait for the first map; that does not count.
   command.parked = read_ns_ != 0;
   command.asking = false;
   command.why = std::move(why);
@@ -287,7 +287,7 @@ void RedisClient::Redirect(Command command, const RedisRedirect& redirect) {
     stale_ = true;
   }
   if (SteadyNowNs() >= command.give_up_ns || command.redirects > kQuickRedirects) {
-    // While a slot changes hands its nodes may point to each other.
+    // While a slot moves, its nodes may redirect to each other.
     return Park(std::move(command),
                 UnavailableError("the nodes of the cluster do not agree who has its slot"));
   }
@@ -295,7 +295,7 @@ void RedisClient::Redirect(Command command, const RedisRedirect& redirect) {
   Give(to, std::move(command));
 }
 
-// ---- one node ----
+// ---- nodes ----
 
 RedisClient::Node& RedisClient::NodeAt(const client::Address& address) {
   return nodes_.try_emplace(address.authority(), address).first->second;
@@ -338,7 +338,8 @@ void RedisClient::OnConnected(Node& node) {
 
 void RedisClient::SayAway(Node& node, const Status& why) {
   const std::string reason = Who(node) + why.message();
-  // The same again says nothing new. Of nodes without keys, those that are asked for the map, the end of its reading tells.
+  // A repeated reason is not logged again. Nodes without keys are only asked for the map, and the end of that
+  // reading is logged instead.
   if (node.owns && (!node.away || node.away_reason != reason)) {
     BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", reason);
   }
@@ -390,7 +391,7 @@ Status RedisClient::OnReply(Node& node, Command command, RedisReply reply) {
       return OkStatus();
     }
   }
-  // It was the master before a fail-over.
+  // It was the master before a failover.
   const bool replica = reply.text.starts_with("READONLY");
   Finish(command, std::move(reply));
   return replica ? UnavailableError("it is a replica, which takes no writes") : OkStatus();
@@ -417,7 +418,7 @@ void RedisClient::FailLate(std::deque<Command>& commands, int64_t now_ns) {
   }
 }
 
-// ---- the map ----
+// ---- the map of slots ----
 
 void RedisClient::ReadMap(int64_t now_ns) {
   if (reading_) {
@@ -431,7 +432,7 @@ void RedisClient::ReadMap(int64_t now_ns) {
   ++reading_number_;
   asked_ = 0;
   to_ask_.clear();
-  // Those first that have answered lately, and at the end those that the URL names.
+  // Connected nodes are asked first, and the URL's nodes last.
   for (const bool connected : {true, false}) {
     for (const auto& [name, node] : nodes_) {
       if ((node.connection != nullptr) == connected) to_ask_.push_back(node.address);
@@ -456,7 +457,7 @@ void RedisClient::AskForMap() {
   }
 }
 
-// The first map that comes is the one.
+// The first map that arrives is used.
 void RedisClient::OnMap(const client::Address& asked, const Result<RedisReply>& reply) {
   --asked_;
   if (!reply.ok()) {
@@ -492,8 +493,8 @@ void RedisClient::EndReading(const Status& status) {
   std::ranges::move(std::exchange(parked_, {}), std::back_inserter(ready_));
 }
 
-// Nodes that have no slot any more, and those that were asked for the map alone. Without a map all stay, for each has its pause
-// between two attempts.
+// Drops nodes without slots, and nodes that were only asked for the map. Without a map all stay, because each
+// has its pause between two attempts.
 void RedisClient::DropUnused() {
   if (!options_.url.cluster || !map_status_.ok()) return;
   std::erase_if(nodes_, [](const auto& each) {

@@ -24,7 +24,7 @@ using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A client, and what it is told.
+// A client, and the replies that it gets.
 class Asking : public ::testing::Test {
  protected:
   void Open(RedisClient::Options options) {
@@ -54,7 +54,7 @@ class Asking : public ::testing::Test {
         return reply->text;
     }
   }
-  // Until the client has found it.
+  // Repeats until the client has found the server.
   std::string AskUntilItAnswers(const std::vector<std::string>& words) {
     const int64_t deadline_ns = SteadyNowNs() + 20 * kSecondNs;
     std::string told;
@@ -151,7 +151,7 @@ TEST_F(RedisClientTest, WhatIsLeftFailsAtTheEnd) {
 }
 
 TEST_F(RedisClientTest, SentinelsThatKnowNothingAreSaidTo) {
-  // A Redis that is no sentinel.
+  // A Redis that is not a sentinel.
   RedisClient::Options options = redis_.options();
   options.url.master = "main";
   Open(options);
@@ -173,7 +173,8 @@ TEST_F(RedisClientTest, ShowsItsPassword) {
   EXPECT_THAT(Ask({"PING"}), HasSubstr("the file of its password cannot be read"));
 }
 
-// A cluster of two nodes that answer what a test says: "b" has slot 3300, which is `low`'s, "foo" 12182, which is `high`'s.
+// A cluster of two nodes that answer as a test says. "b" has slot 3300, which is on `low`; "foo" has slot
+// 12182, which is on `high`.
 class RedisClusterTest : public Asking {
  protected:
   using Words = FakeRedis::Words;
@@ -186,7 +187,7 @@ class RedisClusterTest : public Asking {
     options.url.addresses = {low_->address()};
     return options;
   }
-  // The map that both nodes tell: slots from `border` on are at `high_port`.
+  // Sets the map that both nodes return: slots from `border` on are at `high_port`.
   void SetMap(int border, uint16_t high_port) {
     const std::lock_guard lock(mutex_);
     map_ = "*2\r\n" + Range(0, border - 1, low_->port()) + Range(border, 16383, high_port);
@@ -215,8 +216,8 @@ class RedisClusterTest : public Asking {
   std::mutex mutex_;
   std::string map_;
   std::atomic<int> maps_told_ = 0;
-  FakeRedis::Answer low_answer_;   // set before the client is there
-  FakeRedis::Answer high_answer_;  // the same
+  FakeRedis::Answer low_answer_;   // set before the client starts
+  FakeRedis::Answer high_answer_;  // set before the client starts
   std::unique_ptr<FakeRedis> low_ = Node("low", low_answer_);
   std::unique_ptr<FakeRedis> high_ = Node("high", high_answer_);
 };
@@ -242,7 +243,7 @@ TEST_F(RedisClusterTest, AMovedSlotIsFollowedAndLearned) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Ask({"GET", "foo"}), "high");
   EXPECT_EQ(Ask({"GET", "b"}), "low");
   EXPECT_THAT(low_->asked(), ElementsAre("GET foo", "GET b"));
-  // Of other slots that have moved the new map tells.
+  // The new map covers other slots that have moved.
   const int64_t deadline_ns = SteadyNowNs() + 20 * kSecondNs;
   std::string told;
   while (told != "high" && SteadyNowNs() < deadline_ns) told = Ask({"GET", "123456789"});
@@ -347,7 +348,7 @@ TEST_F(RedisClusterTest, ScriptsThatANodeDoesNotKnowAreTold) {
   RedisClient::Options given = options();
   given.greeting = {{"SCRIPT", "LOAD", "text"}};
   Open(given);
-  // The second word is the key to the fixture.
+  // The fixture uses the second word as the key.
   auto one = Send({"EVALSHA", "foo", "1"});
   auto two = Send({"EVALSHA", "foo", "2"});
   EXPECT_EQ(TextOf(one.get()), "1");

@@ -44,8 +44,8 @@ RedisReply Convert(const redisReply& from) {
   return reply;
 }
 
-// A command in the Redis protocol (RESP): a list of texts. Written here, since hiredis' formatter makes a text of its own of what may hold
-// the states of a large model, which would be copied once more.
+// Appends a command in the Redis protocol (RESP), a list of texts. Not done with hiredis' formatter, which
+// would copy the states of a large model once more.
 void Append(const std::vector<std::string>& words, std::string& out) {
   size_t bytes = 32;
   for (const std::string& word : words) bytes += word.size() + 32;

@@ -1,10 +1,11 @@
-// RedisConnection: one connection to a Redis. Open() blocks until it is made; all else does not block.
+// RedisConnection: one connection to a Redis. Open() blocks until it is connected; all other calls do not
+// block.
 //
 //   BRAID_ASSIGN_OR_RETURN(auto connection, RedisConnection::Open(options, tls, address));
 //   connection->Add({"GET", key});
-//   ... poll connection->fd(), WriteSome(), ReadSome(), and NextReply() for each reply, in the order of what was added ...
+//   ... poll connection->fd(), WriteSome(), ReadSome(), and NextReply() for each reply, in order of Add() ...
 //
-// One thread at a time. An error ends it.
+// One thread at a time. After an error the connection cannot be used.
 #pragma once
 
 #include <cstddef>
@@ -31,24 +32,25 @@ struct RedisReply {
 
 struct RedisOptions {
   RedisUrl url;
-  // Read anew for each connection; "": there is no password.
+  // Read again for each connection; "": there is no password.
   std::string password_file;
   std::string ca_file;  // "": the system's
   std::string cert_file;
   std::string key_file;
   int64_t connect_timeout_ns = int64_t{1} * 1000000000;
   int64_t command_timeout_ns = int64_t{1} * 1000000000;
-  // What is said first on each connection: the loading of scripts. Said again where a script is not known.
+  // Sent first on each connection: the commands that load scripts. Sent again if a script is unknown.
   std::vector<std::vector<std::string>> greeting;
 };
 
-// What is shown of an error that a Redis answers.
+// Returns the text to show for an error reply.
 std::string ShownError(const RedisReply& reply);
 
 class RedisConnection {
  public:
-  // A connection to `address`, or where the URL names sentinels, to the master that the first of them names which
-  // answers; with the password shown and the greeting said. Waits, within the time-out of `options`. Errors: UNAVAILABLE.
+  // Connects to `address`. If the URL names sentinels, connects to the master that the first answering
+  // sentinel names. Authenticates and sends the greeting. Blocks, within the timeout of `options`. Errors:
+  // UNAVAILABLE.
   static Result<std::unique_ptr<RedisConnection>> Open(const RedisOptions& options,
                                                        const client::TlsOptions& tls,
                                                        const client::Address& address);
@@ -57,15 +59,15 @@ class RedisConnection {
   RedisConnection& operator=(const RedisConnection&) = delete;
 
   int fd() const { return socket_->fd(); }
-  // There is something to read of which the descriptor does not tell.
+  // Returns whether there is buffered input that polling the descriptor does not show.
   bool buffered() const { return socket_->buffered(); }
-  // Not all of what was added is written.
+  // Returns whether added commands are not written completely.
   bool writing() const { return out_at_ < out_.size(); }
 
   void Add(const std::vector<std::string>& words);
   Status WriteSome();
   Status ReadSome();
-  // False: the next one is not whole yet.
+  // Returns false if the next reply is not complete yet.
   Result<bool> NextReply(RedisReply& reply);
 
  private:

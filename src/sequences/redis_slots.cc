@@ -7,7 +7,7 @@
 namespace braid {
 namespace {
 
-// What stands for a node that has announced no name.
+// The host of a node that announces no name.
 constexpr std::string_view kNoName = "?";
 
 // CRC-16/XMODEM.
@@ -24,7 +24,7 @@ bool IsNumber(const RedisReply& reply, int64_t first, int64_t last) {
   return reply.kind == RedisReply::Kind::kNumber && reply.number >= first && reply.number <= last;
 }
 
-// The address of a node, [host, port, id, [what else is known of it, ...]].
+// Reads the address of a node, [host, port, id, [other attributes, ...]].
 std::optional<client::Address> ReadNode(const RedisReply& node, const client::Address& asked) {
   if (node.list.size() < 2 || !IsNumber(node.list[1], 1, 65535)) return std::nullopt;
   client::Address address{node.list[0].text, std::to_string(node.list[1].number)};
@@ -74,7 +74,7 @@ std::optional<RedisRedirect> ReadRedisRedirect(std::string_view error, const cli
   redirect.asks = error.substr(0, first) == "ASK";
   if (!redirect.asks && error.substr(0, first) != "MOVED") return std::nullopt;
   const size_t second = error.find(' ', first + 1);
-  // An address of IPv6 stands there without brackets.
+  // An IPv6 address has no brackets here.
   const size_t colon = error.rfind(':');
   if (second == std::string_view::npos || colon == std::string_view::npos || colon < second) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// What a Redis Cluster says of where keys are: 16384 slots, each of which has a master.
+// The slots of a Redis Cluster: 16384, each with a master.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace braid {
 
 inline constexpr size_t kRedisSlots = 16384;
 
-// The slot of a key: CRC16 of what stands between its first '{' and the next '}', if anything does, else of all.
+// Returns the slot of a key: CRC16 of the text between its first '{' and the next '}', if it is not empty,
+// else of the whole key.
 size_t RedisSlotOf(std::string_view key);
 
 struct RedisSlotRange {
@@ -24,17 +25,17 @@ struct RedisSlotRange {
   client::Address master;
 };
 
-// Reads what CLUSTER SLOTS answers. A node of which no host is known is on that of `asked`. Errors: UNAVAILABLE for
-// anything else, and where no slot has a master.
+// Reads a reply to CLUSTER SLOTS. A node without a known host has that of `asked`. Errors: UNAVAILABLE for
+// any other reply, and if no slot has a master.
 Result<std::vector<RedisSlotRange>> ReadRedisSlots(const RedisReply& reply, const client::Address& asked);
 
 struct RedisRedirect {
-  bool asks = false;  // ASK, for once; else MOVED, from now on
+  bool asks = false;  // ASK, for one command; otherwise MOVED, from now on
   size_t slot = 0;
   client::Address to;
 };
 
-// Reads "MOVED 3999 127.0.0.1:6381" and "ASK 3999 127.0.0.1:6381", as `asked` has answered it.
+// Reads "MOVED 3999 127.0.0.1:6381" or "ASK 3999 127.0.0.1:6381", as answered by `asked`.
 std::optional<RedisRedirect> ReadRedisRedirect(std::string_view error, const client::Address& asked);
 
 }  // namespace braid

@@ -13,7 +13,7 @@ namespace braid {
 
 namespace {
 
-// ARGV: identity or nothing for one that begins anew, ttl, whether the states leave the store
+// ARGV: identity or "" for a sequence that begins anew, ttl, whether to remove the states from the store
 constexpr std::string_view kTakeText = R"lua(
 local held = redis.call('HMGET', KEYS[1], 'e', 's', 'i', 'd')
 local begins = ARGV[1] == ''
@@ -78,7 +78,8 @@ std::string Digest(std::string_view text) {
   return digest;
 }
 
-// What is no letter, digit, '-', '_' or '.' as %XX, so that nothing of a name looks like what stands around it.
+// Encodes all but letters, digits, '-', '_' and '.' as %XX, so that a name cannot contain the key's
+// delimiters.
 std::string Escape(std::string_view text) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
   std::string escaped;
@@ -107,7 +108,7 @@ std::optional<uint64_t> NumberIn(const RedisReply& reply) {
 
 Status Unexpected() { return UnavailableError("it gives an answer of another form"); }
 
-// The first number of a script's answer.
+// Returns the first number of a script's answer.
 Result<int64_t> VerdictIn(const Result<RedisReply>& reply) {
   if (!reply.ok()) return reply.status();
   const RedisReply& found = reply.value();
@@ -155,7 +156,7 @@ Result<StateStore::Taken> TakenIn(const Result<RedisReply>& reply) {
   return taken;
 }
 
-// By what right something is asked.
+// The arguments that state the caller's right to a sequence.
 std::vector<std::string> RightOf(const OwnershipLease& lease) {
   const char* how = lease.epoch != 0 ? "step" : lease.life != 0 ? "claim" : "any";
   return {how, std::to_string(lease.epoch), std::to_string(lease.life)};
@@ -167,7 +168,7 @@ RedisStateStore::RedisStateStore(const Options& options, std::unique_ptr<RedisCl
     : policy_(options.policy), ttl_ms_(std::to_string(options.ttl_ms)), client_(std::move(client)) {}
 
 Result<std::unique_ptr<RedisStateStore>> RedisStateStore::Open(Options options, Logger& log) {
-  // The client says it again to a Redis that has forgotten them.
+  // The client loads the scripts again on a Redis that has forgotten them.
   for (const std::string_view text : {kTakeText, kWriteText, kEndText}) {
     options.client.greeting.push_back({"SCRIPT", "LOAD", std::string(text)});
   }

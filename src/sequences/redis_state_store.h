@@ -1,15 +1,16 @@
-// A StateStore in a Redis or a Redis Cluster.
+// RedisStateStore: a StateStore in a Redis or a Redis Cluster.
 //
 // A sequence is a hash, whose key is "braid:{MODEL:VERSION:KIND:ID}" (KIND n: ID is a number, t: a text):
 //
 //   e   epoch
-//   o   the life of the one that has begun it, for who asks again; gone with a take-over
+//   o   life of the sequence at its owner, so that a retried write is recognised; removed by a take-over
 //   s   number of steps
 //   i   identity of the model
 //   d   states, see sequence_record.h
 //
-// Each call is a script, so it happens as a whole; scripts touch one key, so a cluster does it as well. A new epoch is at least the Redis's time
-// in microseconds, so one that is used again after a key has gone is none that anybody holds.
+// Each call is a script, and so atomic. Scripts use one key, so they work in a cluster too. A new epoch is at
+// least the Redis's time in microseconds. After a key was deleted, its sequence therefore gets an epoch that
+// no owner holds.
 #pragma once
 
 #include <memory>
@@ -28,11 +29,11 @@ class RedisStateStore final : public StateStore {
   struct Options {
     RedisClient::Options client;
     StorePolicy policy;
-    // A sequence that nobody uses for so long is gone.
+    // A sequence that is unused for this long is deleted.
     int64_t ttl_ms = int64_t{3600} * 1000;
   };
 
-  // `log` outlives the store. Errors: as RedisClient::Start().
+  // `log` outlives the store. Errors: those of RedisClient::Start().
   static Result<std::unique_ptr<RedisStateStore>> Open(Options options, Logger& log);
 
   void Take(const Name& name, const std::string& identity, TakenDone done) override;
@@ -44,7 +45,7 @@ class RedisStateStore final : public StateStore {
 
  private:
   RedisStateStore(const Options& options, std::unique_ptr<RedisClient> client);
-  // Runs a script; the first of its arguments is the key.
+  // Runs a script; its first argument is the key.
   void Run(const std::string& digest, std::vector<std::string> arguments, RedisClient::Done done);
 
   const StorePolicy policy_;

@@ -92,7 +92,7 @@ TEST_F(RedisStateStoreTest, FencesTheOwnerBefore) {
   EXPECT_EQ(End(*store, Tenure(second, 2)), Verdict::kAccepted);
   EXPECT_EQ(Write(*store, Tenure(second, 3), 9).verdict, Verdict::kMissing);
   EXPECT_EQ(End(*store, Tenure(second, 2)), Verdict::kMissing);
-  // What begins after all is gone has an epoch that nobody had.
+  // A sequence that begins after all keys are gone has an epoch that no owner had.
   EXPECT_GT(Write(*store, Tenure(0, 1), 1).epoch, second);
   EXPECT_EQ(Write(*store, Tenure(first, 2), 9).verdict, Verdict::kFenced);
 }

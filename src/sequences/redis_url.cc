@@ -47,7 +47,7 @@ Status ReadAddress(std::string_view text, std::string_view usual_port, RedisUrl&
   return OkStatus();
 }
 
-// Takes `scheme` off the front of `text`, if it is there.
+// Removes `scheme` from the front of `text`, if it is there.
 bool TakeScheme(std::string_view scheme, std::string_view& text) {
   if (!text.starts_with(scheme)) return false;
   text.remove_prefix(scheme.size());

@@ -1,4 +1,4 @@
-// The address of a Redis, as --sequence_state_store names it.
+// RedisUrl: the address of a Redis, as --sequence_state_store names it.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@
 namespace braid {
 
 struct RedisUrl {
-  // Where it is; the host may be the path of a Unix socket. With a master several, of sentinels that know where
-  // that is; of a cluster several of its nodes.
+  // The servers; a host may be the path of a Unix socket. With `master` there are several: the sentinels that
+  // know it. A cluster has several of its nodes.
   std::vector<client::Address> addresses;
   std::string master;
   bool cluster = false;
-  std::string user;  // "": the default one
+  std::string user;  // "": the default user
   int64_t database = 0;
   bool tls = false;
 };
 
-// Reads "redis://[USER@]HOST[:PORT][/DB]", "rediss://..." (the same with TLS), "unix:///PATH[?db=DB]",
+// Parses "redis://[USER@]HOST[:PORT][/DB]", "rediss://..." (the same with TLS), "unix:///PATH[?db=DB]",
 // "redis+sentinel://[USER@]HOST[:PORT],.../MASTER[/DB]", "rediss+sentinel://...", and
-// "redis+cluster://[USER@]HOST[:PORT],...", "rediss+cluster://...", whose database is 0. Errors:
-// INVALID_ARGUMENT, which says what is wrong without what the URL has: a password in it is refused, since
-// everybody who lists processes would see it.
+// "redis+cluster://[USER@]HOST[:PORT],...", "rediss+cluster://...", whose database is 0.
+//
+// Errors: INVALID_ARGUMENT with a text that does not quote the URL. A password in the URL is refused, since
+// all users who list processes would see it.
 Result<RedisUrl> ParseRedisUrl(std::string_view text);
 
 }  // namespace braid

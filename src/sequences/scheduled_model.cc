@@ -23,7 +23,7 @@ Result<std::shared_ptr<InstancePool>> MakeModel(ServableInfo info, std::unique_p
   }
   BRAID_ASSIGN_OR_RETURN(BatchingPolicy policy, BatchingPolicyFromConfig(*info.config));
   if (info.stateful) {
-    // What a request is answered depends on those before it.
+    // The answer depends on earlier requests, so it cannot be cached.
     InstancePool::Options without_cache = options;
     without_cache.cache = nullptr;
     return std::shared_ptr<InstancePool>(std::make_shared<StatefulModel>(

@@ -1,4 +1,4 @@
-// Makes a servable of a model that a backend runs, with the policy that its configuration asks for.
+// Creates a servable for a model that a backend runs, with the policy of its configuration.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,10 @@
 
 namespace braid {
 
-// Starts the backend's instances and waits for them. `info.config` is set and valid. Stateful models
-// (info.stateful) get states, those with `sequence_batching` sequences; the others one queue. `timers` and
-// `log` outlive the model. Errors: what kept the instances from starting; INVALID_ARGUMENT for a batching
-// that cannot be; UNSUPPORTED for sequence_batching on instances that ask for resources, when the rate is
-// limited.
+// Starts the backend's instances and waits for them. Stateful models (info.stateful) have states, those with
+// `sequence_batching` sequences, and all others one queue. `timers` and `log` outlive the model. REQUIRES:
+// `info.config` is set and valid. Errors: the error of an instance that did not start; INVALID_ARGUMENT for
+// invalid batching; UNSUPPORTED for sequence_batching on instances with resources, if the rate is limited.
 Result<std::shared_ptr<InstancePool>> StartModel(ServableInfo info, std::unique_ptr<BackendModel> backend,
                                                  Timers& timers, Logger& log,
                                                  const std::function<void(const std::string&)>& progress,

@@ -1,5 +1,5 @@
-// SequenceCleaner: looks at the sequences of all servables now and then, so that those which nobody uses end.
-// A sequence that is not used ends at the second look after its last request.
+// SequenceCleaner: checks the sequences of all servables periodically and ends unused ones. A sequence ends
+// at the second check after its last request.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace braid {
 
 class SequenceCleaner {
  public:
-  // Looks each `interval_ns`; 0: never. Both outlive it. The looks run on the timers' thread; they take the
-  // locks of the servables' sequences for a moment.
+  // Checks every `interval_ns`; 0: never. Both arguments outlive it. The checks run on the timers' thread and
+  // briefly take the locks of the servables' sequences.
   SequenceCleaner(const Catalog& catalog, Timers& timers, int64_t interval_ns);
   ~SequenceCleaner();
   SequenceCleaner(const SequenceCleaner&) = delete;

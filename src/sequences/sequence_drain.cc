@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// A server that is about to stop is in no hurry to see that it may.
+// A stopping server need not notice the end at once.
 constexpr int64_t kLookNs = 20'000'000;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a server waits for before it stops: the sequences that its clients have not ended.
+// The wait of a stopping server for sequences that its clients have not ended.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace braid {
 
-// Sequences that exist now, of all servables.
+// Returns the number of sequences of all servables.
 uint64_t LiveSequences(const Catalog& catalog);
 
-// Returns when there are none, at the latest at `deadline_ns` (SteadyNowNs() time). Returns how many are
+// Waits until there are none, at most until `deadline_ns` (SteadyNowNs() time). Returns the number that is
 // left.
 uint64_t WaitForSequences(const Catalog& catalog, int64_t deadline_ns);
 

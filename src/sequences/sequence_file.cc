@@ -31,7 +31,7 @@ enum IdKind : uint8_t { kNumber = 0, kText = 1 };
 
 // ---- writing ----
 
-// Gathers small pieces; the first fault stays and makes all further calls do nothing.
+// Buffers small pieces. After the first fault, further calls have no effect.
 class Writer {
  public:
   Writer(int fd, const std::function<bool()>& give_up) : fd_(fd), give_up_(give_up) {
@@ -50,7 +50,7 @@ class Writer {
     Number(static_cast<uint32_t>(text.size()));
     Bytes(text.data(), text.size());
   }
-  // Behind everything else.
+  // Writes the end of the file.
   Status Finish() {
     const ContentHash::Bytes checksum = checksum_.bytes();
     Put(checksum.data(), checksum.size());
@@ -133,14 +133,14 @@ Status Damaged(const std::string& what) { return InvalidArgumentError("it is dam
 
 class Reader {
  public:
-  // `size`: of the whole file.
+  // `size` is that of the whole file.
   Reader(int fd, uint64_t size)
       : fd_(fd), left_(size < kChecksumBytes ? 0 : size - kChecksumBytes), buffer_(kBufferBytes) {}
 
-  // What the file still has, its checksum apart.
+  // The remaining bytes of the file, without its checksum.
   uint64_t left() const { return left_; }
 
-  // `what` is read, for the text of an error.
+  // `what` names the field for the text of an error.
   Status Bytes(void* to, uint64_t size, std::string_view what) {
     BRAID_RETURN_IF_ERROR(CheckLeft(size, what));
     BRAID_RETURN_IF_ERROR(Get(to, size, what));
@@ -190,7 +190,7 @@ class Reader {
     }
     return OkStatus();
   }
-  // At least one byte.
+  // Reads at least one byte.
   Result<size_t> ReadSome(char* to, size_t size, std::string_view what) const {
     for (;;) {
       const ssize_t got = ::read(fd_, to, std::min(size, kPieceBytes));
@@ -203,12 +203,12 @@ class Reader {
   const int fd_;
   uint64_t left_;
   std::vector<char> buffer_;
-  size_t begin_ = 0;  // of what is in the buffer
+  size_t begin_ = 0;  // of the unread bytes in the buffer
   size_t end_ = 0;
   ContentHash checksum_;
 };
 
-// Whether the bytes are what type and shape say; they go to models as they are.
+// Checks that the bytes match type and shape, since they go to models unchanged.
 Status CheckTensor(const Tensor& tensor) {
   const std::optional<int64_t> elements = ElementCount(tensor.shape);
   if (!elements) return Damaged("a state has an impossible shape");
@@ -270,7 +270,7 @@ Status ReadSequence(Reader& reader, SavedSequence& sequence) {
   BRAID_RETURN_IF_ERROR(ReadId(reader, sequence.id));
   uint32_t states = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(states, "a sequence"));
-  // No more than there is comes of a great number: each of them takes bytes of the file, or is an error.
+  // A large count allocates nothing by itself: each state takes bytes of the file, or is an error.
   for (uint32_t i = 0; i < states; ++i) {
     Tensor tensor;
     BRAID_RETURN_IF_ERROR(ReadTensor(reader, tensor));
@@ -279,7 +279,7 @@ Status ReadSequence(Reader& reader, SavedSequence& sequence) {
   return OkStatus();
 }
 
-// Before anything is known of the rest, so that a file of a later server is called that.
+// Reads the format first, so that a file of a later server is reported as such.
 Status ReadHead(Reader& reader) {
   std::string magic(kMagic.size(), '\0');
   BRAID_RETURN_IF_ERROR(reader.Bytes(magic.data(), magic.size(), "its head"));
@@ -314,7 +314,7 @@ Result<SequenceFile> ReadContent(int fd, uint64_t size) {
 Status WriteSequenceFile(const UniqueFd& folder, const std::string& name, const SequenceFile& content,
                          const std::function<bool()>& give_up) {
   const std::string temporary = "." + name + ".tmp";
-  // What a server that was killed has left.
+  // Left behind by a server that was killed.
   ::unlinkat(folder.get(), temporary.c_str(), 0);
   UniqueFd file(
       ::openat(folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -332,7 +332,7 @@ Status WriteSequenceFile(const UniqueFd& folder, const std::string& name, const 
 }
 
 Result<SequenceFile> ReadSequenceFile(const UniqueFd& folder, const std::string& name) {
-  // Without O_NONBLOCK a pipe would hold the caller up.
+  // Without O_NONBLOCK a pipe would block the caller.
   const UniqueFd file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) {
     return errno == ENOENT ? NotFoundError("there is no such file") : ErrnoError("open", errno);

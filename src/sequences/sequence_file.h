@@ -1,9 +1,9 @@
-// The file in which the sequences of one version of a model outlast the server.
+// SequenceFile: the file in which the sequences of one version of a model outlast the server.
 //
 // Numbers are little-endian; a text is its length (u32) and that many bytes.
 //
 //   8 bytes    "BRAIDSEQ"
-//   u32        format, kSequenceFileFormat; what comes behind it is another format's own business
+//   u32        format, kSequenceFileFormat; other formats may differ in everything after it
 //   text       identity of the model, see SequenceKeeper::identity()
 //   i64        when it was written, in milliseconds since 1970-01-01 UTC
 //   u64        number of sequences, and for each of them
@@ -16,10 +16,10 @@
 //       i64 ...    dimensions
 //       u64        number of bytes
 //       bytes      as Tensor::data
-//   16 bytes   XXH3-128 of all that comes before, in its canonical form
+//   16 bytes   XXH3-128 of all bytes before it, in its canonical form
 //
-// A reader believes nothing of a file: no length is used before it is compared with what the file still has,
-// and nothing is given out before the checksum was right.
+// A reader trusts no field of a file. It checks each length against the remaining bytes before use, and
+// returns no data before the checksum matches.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ struct SequenceFile {
   std::vector<SavedSequence> sequences;
 };
 
-// Puts `content` in the place of the file `name` of `folder`: either it is there as a whole, on the disk,
-// when this returns, or the file is as it was. Only the server's user can read it. `give_up` is asked every
-// mebibyte. Errors: INTERNAL with the system's reason; UNAVAILABLE when it was given up.
+// Replaces the file `name` of `folder` by `content`, atomically. When this returns, the new file is complete
+// on the disk, or the old one is unchanged. Only the server's user can read it. `give_up` is called for every
+// mebibyte. Errors: INTERNAL with the system's reason; UNAVAILABLE if `give_up` returned true.
 Status WriteSequenceFile(const UniqueFd& folder, const std::string& name, const SequenceFile& content,
                          const std::function<bool()>& give_up);
 
-// Errors: NOT_FOUND when there is no such file; UNSUPPORTED when it has another format; INVALID_ARGUMENT when
-// it is damaged, with what is wrong with it; INTERNAL when it cannot be read.
+// Errors: NOT_FOUND if the file does not exist; UNSUPPORTED if it has another format; INVALID_ARGUMENT, with
+// the reason, if it is damaged; INTERNAL if it cannot be read.
 Result<SequenceFile> ReadSequenceFile(const UniqueFd& folder, const std::string& name);
 
 }  // namespace braid

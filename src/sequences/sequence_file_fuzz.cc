@@ -1,4 +1,5 @@
-// The file in which sequences outlast the server. Its checksum is made right, or nothing before it would be looked at.
+// Fuzzes the file in which sequences outlast the server. The checksum is corrected, since the reader would
+// otherwise refuse every input.
 #include "sequences/sequence_file.h"
 
 #include <fcntl.h>

@@ -27,7 +27,7 @@ Tensor Make(std::string name, DataType type, Shape shape, std::string_view bytes
   return {std::move(name), type, std::move(shape), CopyToHeap({data, bytes.size()})};
 }
 
-// Bytes of a file, piece by piece.
+// The bytes of a file, built piece by piece.
 struct Image {
   std::string bytes;
   template <class T>
@@ -40,7 +40,7 @@ struct Image {
     bytes += text;
     return *this;
   }
-  // With a checksum that is right.
+  // Appends a correct checksum.
   std::string Signed() const {
     ContentHash hash;
     hash.Add(bytes.data(), bytes.size());
@@ -52,7 +52,7 @@ Image Head(uint64_t sequences) {
   Image image{"BRAIDSEQ"};
   return image.Number(uint32_t{1}).Text("id").Number(int64_t{5}).Number(sequences);
 }
-// One sequence up to the type of its one state.
+// One sequence up to the type of its only state.
 Image UpToType(uint8_t type) {
   return Head(1).Number(uint8_t{0}).Number(uint64_t{7}).Number(uint32_t{1}).Text("s").Number(type);
 }
@@ -95,7 +95,7 @@ class SequenceFileTest : public ::testing::Test {
 TEST_F(SequenceFileTest, GivesBackWhatWasWritten) {
   SequenceFile content{"0123456789abcdef", 1700000000123, {}};
   content.sequences.push_back({uint64_t{0xfedcba9876543210}, {}});
-  // Larger than what is buffered, and of no round size.
+  // Larger than the buffer, and not a round size.
   const std::string large(3 * (size_t{1} << 20) + 5, 'x');
   content.sequences.push_back(
       {std::string("a\0b\nc", 5),
@@ -186,7 +186,7 @@ TEST_F(SequenceFileTest, BytesBehindTheEndAreAnError) {
             InvalidArgumentError("it is damaged: it goes on behind its last sequence"));
 }
 
-// With the right checksum: whoever can write to the folder can make one.
+// With a correct checksum: an attacker who can write to the folder can compute one.
 TEST_F(SequenceFileTest, HostileValuesAreErrors) {
   const auto expect = [this](const Image& image, const std::string& what) {
     EXPECT_EQ(ReadBytes(image.Signed()).status(), InvalidArgumentError("it is damaged: " + what));

@@ -15,7 +15,7 @@
 namespace braid {
 namespace {
 
-// Of an encoded name; the system allows 255 bytes for all that a file's name is made of.
+// The limit of an encoded name; the system allows 255 bytes for a whole file name.
 constexpr size_t kMaxNameBytes = 160;
 constexpr size_t kKeptBytes = 100;
 constexpr std::string_view kProbe = ".writable";
@@ -27,7 +27,7 @@ Status Refused(const std::string& path, const std::string& why, int error_number
   return Refused(path, why + ": " + std::generic_category().message(error_number));
 }
 
-// The rights say little (a read-only file system, another user's quota), so it is tried.
+// Tries to write, because permissions do not show everything (a read-only file system, a quota).
 Status CheckWritable(const std::string& path, const UniqueFd& folder) {
   ::unlinkat(folder.get(), kProbe.data(), 0);
   const UniqueFd file(
@@ -46,7 +46,7 @@ std::string Encode(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string encoded;
   for (const char c : text) {
-    // A dot in front would hide the file.
+    // A leading dot would hide the file.
     if (IsPlain(c) && !(encoded.empty() && c == '.')) {
       encoded += c;
       continue;
@@ -83,7 +83,7 @@ std::string SequenceFolder::NameOf(std::string_view model, int64_t version) {
   if (name.size() > kMaxNameBytes) {
     ContentHash hash;
     hash.AddText(model);
-    // No encoded name has this character.
+    // Encoded names do not contain this character.
     name = name.substr(0, kKeptBytes) + "~" + hash.text();
   }
   return name + "." + std::to_string(version) + ".sequences";

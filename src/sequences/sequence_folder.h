@@ -1,8 +1,8 @@
-// SequenceFolder: the folder of --sequence_state_path, with a file for each version of a model that has
+// SequenceFolder: the folder of --sequence_state_path. It has a file for each version of a model that has
 // sequences.
 //
-// One server at a time: the folder is locked, by a lock that goes with the process. Names of models are
-// encoded, so that none leads out of the folder. Only the server's user can read what is in it.
+// One server uses it at a time: the folder is locked, and the lock ends with the process. Names of models are
+// encoded, so that none leads out of the folder. Only the server's user can read the files.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace braid {
 
-// Any thread; not for use of one file by two threads at once.
+// Any thread, but one file must not be used by two threads at once.
 class SequenceFolder {
  public:
-  // Makes the folder, not the folders before it, when there is none. Errors: INVALID_ARGUMENT when it cannot
-  // be made or written, is no folder, or another server uses it; the text names the path.
+  // Opens the folder; creates it, but not its parents, if it does not exist. Errors: INVALID_ARGUMENT, naming
+  // the path, if it cannot be created or written, is not a folder, or another server uses it.
   static Result<SequenceFolder> Open(const std::string& path);
 
-  // The name of the file of one version: "name.1.sequences". What is no letter, digit, '-', '_' or '.' within
-  // a name is written as %XX, and of a long name its beginning and a hash.
+  // Returns the file name of one version: "name.1.sequences". All but letters, digits, '-', '_' and inner '.'
+  // are written as %XX. A long name is shortened to its beginning and a hash.
   static std::string NameOf(std::string_view model, int64_t version);
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
 
@@ -34,10 +34,9 @@ class SequenceFolder {
                const std::function<bool()>& give_up) const {
     return WriteSequenceFile(fd_, name, content, give_up);
   }
-  // OK also when there is none.
+  // Returns OK if there is no such file, too.
   Status Remove(const std::string& name) const;
-  // Renames a file, if there is one, to `name` with `suffix` behind it, in the place of one that was set
-  // aside before.
+  // Renames a file, if it exists, to `name` followed by `suffix`. Replaces a file that was set aside earlier.
   Status SetAside(const std::string& name, std::string_view suffix) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a SequenceModel tells others of its sequences, and how these go on in the model's next life.
+// The SequenceKeeper of a SequenceModel, and the continuation of its sequences in the model's next run.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;  // also what a sequence may be idle
+constexpr int64_t kSecond = 1'000'000'000;  // also the idle limit of a sequence
 constexpr char kState[] =
     "control_input { name: 'START' control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } "
     "control_input { name: 'CORRID' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } "
@@ -38,7 +38,7 @@ class SequenceKeeperTest : public ::testing::Test, protected SequenceHarness {
     response.outputs = {Number("OUT_STATE", state)};
     return response;
   }
-  // Lets the running request answer with a new state.
+  // Answers the running request with a new state.
   void Answers(int32_t state, size_t index = 0) { Finish(index, Answer(state)); }
   void Ask(uint64_t id, unsigned flags, int32_t state) {
     Send(id, flags);
@@ -185,7 +185,7 @@ TEST_F(SequenceKeeperTest, ARestoredSequenceContinues) {
   EXPECT_EQ(RunningState(), 11);
   Answers(12);
   EXPECT_EQ(counts().ended, 1u);
-  // A start begins afresh, as with any sequence that lives.
+  // A start begins anew, as with any existing sequence.
   Send(uint64_t{2}, kStart);
   EXPECT_EQ(RunningState(), 0);
   Answers(1);
@@ -318,8 +318,7 @@ TEST_F(SequenceKeeperTest, WhatCanBeSavedStaysAfterAStop) {
   EXPECT_EQ(Saved(), (Values{{1, 5}, {2, 7}})) << "none of what did not run has happened";
 }
 
-// --- Drains
-// -------------------------------------------------------------------------------------------------
+// --- Drains --------------------------------------------------------------------------------------
 
 class SequenceDrainTest : public SequenceKeeperTest {
  protected:
@@ -327,7 +326,8 @@ class SequenceDrainTest : public SequenceKeeperTest {
     model_->gate().Close();
     keeper().BeginDrain();
   }
-  // Lets all run that can without that time goes on. Each answers with the number of its sequence's requests.
+  // Runs all requests that can run without the clock moving. Each answers with the number of its sequence's
+  // requests.
   void RunAll() {
     for (bool ran = true; std::exchange(ran, false);) {
       for (size_t i = 0; i < backend_->fakes_.size(); ++i) {
@@ -449,8 +449,8 @@ TEST_F(SequenceDrainTest, WhatRunsKeepsNoOtherFromTheSlotOfASequenceThatTheModel
   EXPECT_EQ(waits.error(), "");
 }
 
-// Random clients of more sequences than slots: whenever a drain begins, all that was taken in is answered
-// although time stands, and what is saved is what was answered.
+// Random clients of more sequences than slots. At any start of a drain, all accepted requests are answered
+// although the clock stands. The saved states are those of the answers.
 TEST_F(SequenceDrainTest, NothingWaitsForEverAndNothingIsLost) {
   for (unsigned seed = 1; seed <= 200 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

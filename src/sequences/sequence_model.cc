@@ -10,7 +10,7 @@ namespace braid {
 namespace {
 
 constexpr size_t kLongestId = 128;
-// How often it is looked, in a drain, whether requests may still come: nothing tells that they do not.
+// How often a drain checks whether requests may still come: there is no notification that they cannot.
 constexpr int64_t kDrainLookNs = 20'000'000;
 
 bool NamesNone(const CorrelationId& id) {
@@ -18,7 +18,7 @@ bool NamesNone(const CorrelationId& id) {
   return number != nullptr ? *number == 0 : std::get<std::string>(id).empty();
 }
 
-// How a sequence is named in texts.
+// The name of a sequence in texts.
 std::string IdText(const CorrelationId& id) {
   const auto* number = std::get_if<uint64_t>(&id);
   return number != nullptr ? std::to_string(*number) : std::get<std::string>(id);
@@ -46,8 +46,8 @@ SequenceStore::Options SequenceModel::StoreOptions(const ServableInfo& info, con
                                                    const TurnInputs& inputs) {
   return {.states = inputs.state_specs(),
           .initial = std::make_shared<const std::vector<Tensor>>(inputs.initial_states()),
-          // Of other models the server does not have all that there is to a sequence; that of an iterative
-          // model is a single request.
+          // Of other models the server does not have the whole state of a sequence. A sequence of an
+          // iterative model is a single request.
           .savable = inputs.has_state() && !policy.iterative,
           .identity = info.sequence_identity};
 }
@@ -74,7 +74,7 @@ void SequenceModel::OnStarted(const BackendModel& backend) {
   link_ = StoreLink::Make(*this, info_, options_.state_store, timers_, log_, options_.max_queue_size);
 }
 
-// --- Requests in ---------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 Status SequenceModel::CheckSequence(InferenceRequest& request) {
   if (policy_.iterative) {
@@ -116,13 +116,13 @@ void SequenceModel::Infer(std::unique_ptr<InferenceRequest> request) {
 }
 
 void SequenceModel::Run(std::unique_ptr<InferenceRequest> request) {
-  // It was encoded once before, when the request was checked.
+  // Cannot fail: the id was encoded before, when the request was checked.
   Result<Buffer> id_bytes = inputs_.EncodeId(request->correlation_id);
   Enter(std::move(request), std::move(*id_bytes));
 }
 
 void SequenceModel::Enter(std::unique_ptr<InferenceRequest> request, Buffer id_bytes) {
-  // The request may have ended, and the model with it, before the last lines of this function.
+  // The request, and with it the model, may end before this function returns.
   const std::shared_ptr<InstancePool> self = shared_from_this();
   request->queue_start_ns = timers_.NowNs();
   request->scheduling = {};
@@ -154,7 +154,7 @@ void SequenceModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffe
   const auto refuse = [&](Status status) {
     work.endings.push_back({std::move(request), EndReason::kRefused, std::move(status)});
   };
-  // What is over already must not be taken for one that goes on.
+  // A sequence that has expired must not be continued.
   table_.Expire(now_ns, work.endings);
   const SequenceTable::Admission admission =
       table_.Admit(request, policy_.iterative || entered.sequence_end, now_ns);
@@ -205,7 +205,7 @@ void SequenceModel::CancelLocked(InferenceRequest& request, int64_t now_ns, Endi
   }
 }
 
-// --- What runs next ------------------------------------------------------------------------------
+// --- Scheduling ----------------------------------------------------------------------------------
 
 int64_t SequenceModel::RunLocked(int64_t now_ns, Work& work) {
   table_.Expire(now_ns, work.endings);
@@ -217,8 +217,8 @@ int64_t SequenceModel::RunLocked(int64_t now_ns, Work& work) {
 int64_t SequenceModel::AssignLocked(int64_t now_ns) {
   table_.Assign(now_ns);
   if (!draining_ || !gate().closed() || !table_.waits_for_idle()) return kNeverNs;
-  // What a model keeps of a sequence is bound to its slot, so that stays its own while a request of it may
-  // still be on its way, as a step of an ensemble is.
+  // The model's own state of a sequence is bound to its slot. The sequence therefore keeps its slot while a
+  // request of it may still come, such as a step of an ensemble.
   if (gate().inside() > table_.unanswered()) return now_ns + kDrainLookNs;
   table_.BeginDrain();
   table_.Assign(now_ns);
@@ -229,7 +229,7 @@ bool SequenceModel::HasRoomLocked(const Slot& slot, int64_t now_ns) const {
   if (!slot.available || lanes_[slot.index].delivering) return false;
   if (slot.inside == 0) return true;
   if (slot.instance->makes_calls()) return false;
-  // The places of a batch are filled anew each time, so nothing is given ahead.
+  // The slots of a batch are filled anew each time, so no executions are handed over ahead.
   if (policy_.strategy == SequenceStrategy::kDirect || turn_end_ != TurnEnd::kReturned) return false;
   return slot.inside < PipelineDepth(execute_ns_, now_ns - slot.since_ns, true);
 }
@@ -280,7 +280,7 @@ BatchDecision SequenceModel::DecideOldestLocked(const std::vector<Sequence*>& se
     return a_ns != b_ns ? a_ns < b_ns : a->number < b->number;
   });
   const InferenceRequest& first = *chosen_.front()->queue.front();
-  // No sequence waits for another, so that one whose request does not fit in lets others pass.
+  // Sequences do not wait for each other, so others may pass one whose request does not fit in.
   std::erase_if(chosen_, [&](const Sequence* sequence) {
     return sequence->queue.front().get() != &first && !CanShareBatch(info_, first, *sequence->queue.front());
   });
@@ -312,7 +312,7 @@ void SequenceModel::BeginTurnsLocked(Slot& slot, int64_t now_ns, Work& work) {
   HandOverLocked(slot, std::move(execution), now_ns, work);
 }
 
-// --- What comes out ------------------------------------------------------------------------------
+// --- Responses -----------------------------------------------------------------------------------
 
 void SequenceModel::OnReturnedLocked(Slot& slot, int64_t now_ns, Work& work) {
   Lane& lane = lanes_[slot.index];
@@ -368,7 +368,7 @@ bool SequenceModel::TakeResponse(Instance& instance, InferenceRequest& request,
   Sequence* sequence = table_.Find(notes.sequence, notes.turn);
   if (sequence != nullptr && response && inputs_.has_state()) {
     std::vector<Tensor> states = *store_.Get(notes.sequence);
-    // What an instance makes of a step that has failed is not known.
+    // After a failed step, the instance's state is unknown.
     sequence->loaded = inputs_.TakeState(request, *response, states);
     if (sequence->loaded) store_.Put(notes.sequence, std::move(states), false);
   }
@@ -445,7 +445,7 @@ void SequenceModel::EndWaitingLocked(EndReason why, int64_t now_ns, Endings& end
   if (why == EndReason::kOutage) {
     table_.DropAll(now_ns, endings);
   } else {
-    // The sequences stay for the one that saves them now.
+    // The sequences stay, to be saved.
     table_.DropQueued(endings);
   }
 }
@@ -541,7 +541,7 @@ void SequenceModel::HoldLocked(std::unique_ptr<InferenceRequest> request, Work& 
 
 void SequenceModel::ReleaseLocked(int64_t now_ns, Work& work) {
   for (auto& request : held_.Release()) {
-    // It was encoded once before, when the request was checked.
+    // Cannot fail: the id was encoded before, when the request was checked.
     Result<Buffer> id_bytes = inputs_.EncodeId(request->correlation_id);
     EnterLocked(std::move(request), std::move(*id_bytes), now_ns, work);
   }
@@ -571,7 +571,7 @@ void SequenceModel::BeginDrain() {
   const std::shared_ptr<InstancePool> self = shared_from_this();
   Change change(*this);
   draining_ = true;
-  // What the server has of a sequence does not depend on its slot.
+  // The server's state of a sequence does not depend on its slot.
   if (savable()) table_.BeginDrain();
   change.Finish();
 }

@@ -1,12 +1,12 @@
-// SequenceModel: the policy of a model with `sequence_batching`. The requests of a sequence run in their
-// order, one at a time, on one instance, which keeps a slot for the sequence until it ends, or until another
-// one needs it in a drain.
+// SequenceModel: the policy of a model with `sequence_batching`. The requests of a sequence run in order, one
+// at a time, on one instance. The instance keeps a slot for the sequence until it ends, or until another
+// sequence needs the slot in a drain.
 //
-// The rules of sequences are SequenceTable's; when requests go together is decided by DecideSlots() (direct)
-// and DecideBatch() (oldest).
+// SequenceTable has the rules of sequences. DecideSlots() (direct) and DecideBatch() (oldest) decide when
+// requests go together.
 //
-// An instance that dies takes its sequences along: the requests in it fail with the cause, those that wait
-// and later ones with UNAVAILABLE and a text that says so. A sequence of which no request had begun starts on
+// An instance that dies takes its sequences along: the requests in it fail with the cause; waiting and later
+// requests fail with UNAVAILABLE and a text that says so. A sequence of which no request had begun starts on
 // another instance instead.
 #pragma once
 
@@ -38,39 +38,39 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   int64_t pending_requests() const override;
 
  private:
-  // Requests that were checked, and have passed the link, if there is one.
+  // Runs requests that were checked, and have passed the link, if there is one.
   void Run(std::unique_ptr<InferenceRequest> request) override;
   std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
   void SetLease(const CorrelationId& id, const OwnershipLease& lease) override;
   void PutBack(const CorrelationId& id, const SequenceStore::Held& held) override;
   std::weak_ptr<Servable> Weak() override { return weak_from_this(); }
 
-  // When the next request of a sequence may run.
+  // The time from which the next request of a sequence may run.
   enum class TurnEnd : unsigned char {
-    kReturned,   // user code has returned from the one before
-    kDelivered,  // and what it returned has arrived: the state is in it
-    kAnswered,   // the one before has been answered for good, or been put back
+    kReturned,   // user code has returned from the previous one
+    kDelivered,  // its returned responses have arrived too; the state is in them
+    kAnswered,   // the previous one has had its final response, or was rescheduled
   };
   struct Turn {
     uint64_t sequence;
     uint32_t number;
   };
   using Turns = std::vector<Turn>;
-  // What an instance has inside, beside what the pool knows.
+  // The executions of an instance, in addition to the pool's Slot.
   struct Lane {
-    std::deque<Turns> inside;  // of each execution that is handed over and has not returned
-    // Between OnExecuted and OnDelivered, when turns end by what comes in between; nothing is handed out
-    // then, or sequences that could share a batch would run one by one.
+    std::deque<Turns> inside;  // the turns of each execution that was handed over and has not returned
+    // Set between OnExecuted and OnDelivered, while the responses in between end turns. No execution is
+    // handed over then, or sequences that could share a batch would run one by one.
     bool delivering = false;
-    Turns returned;  // those of the execution that is delivered
+    Turns returned;  // turns of the execution that is being delivered
   };
 
   SequenceCounts counts() const override { return store_.counts(); }
   std::vector<SequenceReport> List(size_t most) const override;
-  // The table watches the time of each sequence itself.
+  // The table tracks the idle time of each sequence itself.
   void CleanUp() override {}
   void Drop(const CorrelationId& id) override;
-  // A request's states are settled after its client has its answer, too late for who takes back.
+  // No undo: states are committed after the response is sent.
   TakeBackSteps Mark(const CorrelationId&) override { return nullptr; }
   bool savable() const override { return store_.savable(); }
   const std::string& identity() const override { return store_.identity(); }
@@ -101,23 +101,24 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   size_t OnReplacing(Instance& instance, bool last_call) override;
   void OnReplaced(Instance& instance) override;
 
-  // Whether the request can be one of a sequence; sets what an iterative model's request needs.
+  // Checks that the request can belong to a sequence; sets the fields that an iterative model's request
+  // needs.
   Status CheckSequence(InferenceRequest& request);
-  // A request that was checked.
+  // Takes in a request that was checked.
   void Enter(std::unique_ptr<InferenceRequest> request, Buffer id_bytes);
-  // Takes a request in and lets it run, if it can.
+  // Takes in a request and runs it, if possible.
   void EnterLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffer id_bytes, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // Lets the call graph know of a request that has to wait; ends its sequence when it would wait for ever.
+  // Registers a waiting request in the call graph; ends its sequence if it would wait for ever.
   void EnterCallGraphLocked(InferenceRequest& request, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
   void ReleaseLocked(int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
 
-  // Gives slots to what waits for them; returns when to look again.
+  // Gives slots to waiting sequences. Returns when to try again.
   int64_t AssignLocked(int64_t now_ns) BRAID_REQUIRES(mutex_);
-  // Hands out what can run on one instance; returns when to look again.
+  // Hands over executions to one instance. Returns when to try again.
   int64_t RunLaneLocked(Slot& slot, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
   BatchDecision DecideSlotsLocked(const std::vector<Sequence*>& seats, int64_t now_ns) BRAID_REQUIRES(mutex_);
   BatchDecision DecideOldestLocked(const std::vector<Sequence*>& seats, int64_t now_ns)
@@ -131,25 +132,25 @@ class SequenceModel final : public InstancePool, private LinkedSequences {
   Status LostError(const CorrelationId& id, size_t instance) const;
   Status NeedsStartError(const CorrelationId& id) const;
 
-  // Constant, those that are not const from OnStarted() on.
+  // Constant; members that are not const are set by OnStarted().
   const SequencePolicy policy_;
   TurnInputs inputs_;
   TurnEnd turn_end_;
   const std::vector<std::string> instance_names_;  // by slot
-  // Null unless preserve_ordering; shared with the responses on their way.
+  // Null unless preserve_ordering. Shared with responses that are being delivered.
   const std::shared_ptr<ResponseOrder> order_;
   std::atomic<uint64_t> next_generated_id_;
 
-  SequenceStore store_;  // provides its own synchronisation
+  SequenceStore store_;  // synchronises itself
   SequenceTable table_ BRAID_GUARDED_BY(mutex_);
   std::vector<Lane> lanes_ BRAID_GUARDED_BY(mutex_);  // by slot
   bool draining_ BRAID_GUARDED_BY(mutex_) = false;
-  // Scratch.
+  // Scratch space.
   std::vector<SlotView> views_ BRAID_GUARDED_BY(mutex_);
   std::vector<WaitingRequest> waiting_ BRAID_GUARDED_BY(mutex_);
-  std::vector<Sequence*> chosen_ BRAID_GUARDED_BY(mutex_);  // by slot; null is one that is padded
+  std::vector<Sequence*> chosen_ BRAID_GUARDED_BY(mutex_);  // by slot; null is a padded slot
 
-  // Null where no replicas share the sequences; constant from OnStarted() on.
+  // Null if replicas do not share the sequences; set by OnStarted().
   std::unique_ptr<StoreLink> link_;
 };
 

@@ -112,7 +112,7 @@ TEST_F(SequenceModelTest, PadsTheSlotsBelowTheHighest) {
   EXPECT_EQ(padding->shape, Shape({1, 3}));
   EXPECT_EQ(padding->data.text(), std::string(12, '\0'));
   Finish();
-  // An execution counts the slots that it covers, an inference none that is padded.
+  // An execution counts the slots that it covers; an inference does not count padded ones.
   EXPECT_EQ(stats().inference_count, 3u);
   EXPECT_EQ(stats().execution_count, 2u);
   EXPECT_EQ(stats().batches.at(3).compute_infer.count, 1u);
@@ -497,7 +497,7 @@ TEST_F(SequenceModelTest, GivesAModelBackWhatItKeepsWhereItHasNotGotIt) {
                                 CopyToHeap(std::as_bytes(std::span(state)))});
     return response;
   };
-  // What the running request brings; "-" for nothing.
+  // The state that the running request brings; "-" for none.
   const auto given = [&](size_t row = 0) -> std::string {
     const InferenceRequest& request = *instance().running().requests[row];
     EXPECT_TRUE(request.requested_outputs.empty()) << "outputs are the client's business";
@@ -673,7 +673,7 @@ TEST_F(SequenceModelTest, SequencesBeginElsewhereWhileAnInstanceIsReplaced) {
   auto three = Send(uint64_t{3}, kBoth);
   Finish(0);
   EXPECT_EQ(Running(0), "none") << "three waits for the other instance";
-  // What goes on there may do so.
+  // A sequence that has begun there may continue.
   auto last = Send(uint64_t{1}, kEnd);
   EXPECT_EQ(Running(0), "1");
   Finish(0);

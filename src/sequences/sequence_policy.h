@@ -1,5 +1,4 @@
-// How the sequences of one model are scheduled: what its `sequence_batching` says, in the terms of the
-// scheduler.
+// SequencePolicy: the scheduling of one model's sequences: its `sequence_batching` in the scheduler's terms.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +16,19 @@ enum class SequenceStrategy : unsigned char {
 
 struct SequencePolicy {
   SequenceStrategy strategy = SequenceStrategy::kDirect;
-  // Sequences that one instance has at a time: the places of a batch, or the candidates.
+  // The sequences that one instance has at a time: slots of a batch, or candidates.
   size_t slots = 1;
-  int64_t idle_ns = 0;  // a sequence without a request for so long is over
-  // For kDirect: a batch waits until so many of the slots have a request, but no longer than that.
+  int64_t idle_ns = 0;  // a sequence without a request for this long is over
+  // For kDirect: a batch waits until this share of the slots has a request, for max_delay_ns at most.
   double minimum_utilization = 0;
   int64_t max_delay_ns = 0;
   // For kOldest: which requests go together, and when.
   BatchingPolicy batching;
-  // Each request is a sequence of its own, which the model may put back to run again.
+  // Each request is a sequence, which the model may reschedule.
   bool iterative = false;
 };
 
-// Errors: INVALID_ARGUMENT naming the field of `sequence_batching` that cannot be.
+// Errors: INVALID_ARGUMENT naming the invalid field of `sequence_batching`.
 Result<SequencePolicy> SequencePolicyFromConfig(const inference::ModelConfig& config);
 
 }  // namespace braid

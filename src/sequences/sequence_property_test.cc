@@ -1,5 +1,6 @@
-// Random clients, deaths, cancellations and pauses against a simple model of what a client may expect of
-// sequences: in order, one at a time, on one instance, in one slot, each request answered once.
+// Random clients, deaths, cancellations and pauses against a simple model of a client's expectations. A
+// sequence runs in order, one request at a time, on one instance and in one slot; each request is answered
+// once.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -53,7 +54,7 @@ class Simulation : public SequenceHarness {
       Collect();
       CheckInside();
     }
-    // Whatever was taken in ends when clients wait for it.
+    // All accepted requests end when clients wait for them.
     for (int round = 0; round < 2000 && !::testing::Test::HasFailure() && !outstanding_.empty(); ++round) {
       for (size_t i = 0; i < instances_; ++i) {
         Revive(i);
@@ -81,9 +82,9 @@ class Simulation : public SequenceHarness {
     bool cancelled = false;
     std::set<size_t> pending;  // clients
     std::vector<size_t> order;
-    size_t next = 0;  // in order: which runs next
+    size_t next = 0;  // index in `order` of the next to run
     bool begun = false;
-    bool over = false;  // its slot has been another's
+    bool over = false;  // another sequence has had its slot since
     size_t instance = 0;
     size_t slot = 0;
     int64_t last_ns = 0;
@@ -103,7 +104,7 @@ class Simulation : public SequenceHarness {
     unsigned flags = kMiddle;
     if (random_() % 4 == 0) flags |= kStart;
     if (random_() % 5 == 0) flags |= kEnd;
-    // The middle of a sequence that does not live tells less than its beginning.
+    // The middle of a missing sequence tests less than its beginning.
     if (!current_.contains(id) && random_() % 4 != 0) flags |= kStart;
     const bool start = mode_ == Mode::kIterative || (flags & kStart) != 0;
     std::string refusal;
@@ -142,7 +143,7 @@ class Simulation : public SequenceHarness {
     }
   }
 
-  // Looks at an execution when it begins.
+  // Checks an execution when it begins.
   void Check(size_t index) {
     Execution& execution = instance(index).running();
     std::set<size_t> seen;
@@ -191,7 +192,7 @@ class Simulation : public SequenceHarness {
     owner = &life;
   }
 
-  // No request runs beside another of its sequence, also not among what is handed over ahead.
+  // No request runs beside another of its sequence, including executions that were handed over ahead.
   void CheckInside() {
     std::set<size_t> lives;
     for (size_t i = 0; i < instances_; ++i) {
@@ -258,7 +259,7 @@ class Simulation : public SequenceHarness {
     instance(index).Revive();
   }
 
-  // What clients have heard since.
+  // Collects the answers since the last call.
   void Collect() {
     for (auto it = outstanding_.begin(); it != outstanding_.end();) {
       Sent& sent = sent_[*it];
@@ -277,7 +278,7 @@ class Simulation : public SequenceHarness {
         EXPECT_TRUE(sent.ran);
         ++succeeded_;
       } else if (status.code() == StatusCode::kCancelled) {
-        // One of the sequence was cancelled, and none of those that are queued stays.
+        // One of the sequence was cancelled, and all its queued requests were dropped.
         EXPECT_TRUE(std::any_of(life.order.begin(), life.order.end(),
                                 [this](size_t number) { return sent_[number].cancelled; }));
         life.open = false;
@@ -309,7 +310,7 @@ class Simulation : public SequenceHarness {
   std::deque<Sent> sent_;
   std::deque<Life> lives_;
   std::map<uint64_t, size_t> current_;
-  std::map<uint64_t, std::set<size_t>> lives_of_;  // by id, those that have begun
+  std::map<uint64_t, std::set<size_t>> lives_of_;  // by id; those that have begun
   std::set<size_t> outstanding_;
   std::set<size_t> returned_;
   std::vector<std::map<size_t, Life*>> seats_;

@@ -36,7 +36,7 @@ Result<SequenceQueue::Entry*> SequenceQueue::Enter(Runner& runner, const Inferen
 }
 
 void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> request) {
-  // The request may have ended, and all that keeps the queue, before the last lines of this function.
+  // The request, and with it the owners of the queue, may end before this function returns.
   const std::shared_ptr<SequenceQueue> self = shared_from_this();
   Work work;
   {
@@ -45,7 +45,7 @@ void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> reques
     request->scheduling = {};
     TraceQueued(*request);
     if (request->cancellation != nullptr) {
-      // The listener is cleared before the request leaves, so both pointers hold while it can be called.
+      // The listener is cleared before the request leaves, so both pointers are valid whenever it is called.
       request->cancellation->SetListener([this, entered = request.get()] { OnCancelled(*entered); });
     }
     MutexLock lock(mutex_);
@@ -69,7 +69,7 @@ void SequenceQueue::Ready(Entry& entry, std::unique_ptr<InferenceRequest> reques
 }
 
 Status SequenceQueue::EnterCallGraph(const Entry& entry, InferenceRequest& request) const {
-  // What runs before it waits for nobody when it has no user code.
+  // Without user code, the request before it makes no calls.
   if (entry.calls_ == nullptr || !CallGraph::Concerns(request.call_chain.get())) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(request.scheduling.waiting_call, call_graph_.Wait(entry.calls_, request.call_chain));
   return OkStatus();
@@ -96,7 +96,7 @@ void SequenceQueue::Leave(Entry& entry) {
     if (Runnable next = arrivals_.Leave(entry); next.entry != nullptr)
       work.runnable.push_back(std::move(next));
   }
-  // The thread has the end of an execution to tell of, or other clients to look after.
+  // This thread must report the end of an execution, or serve other clients.
   for (Runnable& one : work.runnable) {
     if (one.request != nullptr) one.request->here = false;
   }
@@ -107,7 +107,8 @@ std::shared_ptr<const CallChain> SequenceQueue::ChainOf(const Entry& entry, cons
   if (entry.calls_ == nullptr) return request.call_chain;
   struct Link {
     CallChain chain;
-    std::shared_ptr<CallGraph::Instances> calls;  // shared, so that no other sequence has its address
+    std::shared_ptr<CallGraph::Instances> calls;  // shared, so that its address is not reused for another
+                                                  // sequence
   };
   auto link = std::make_shared<Link>();
   link->calls = entry.calls_;
@@ -119,7 +120,7 @@ std::shared_ptr<const CallChain> SequenceQueue::ChainOf(const Entry& entry, cons
   return {link, &link->chain};
 }
 
-// --- Clients that go, and stops ------------------------------------------------------------------
+// --- Cancellations and stops ---------------------------------------------------------------------
 
 std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawLocked(Entry& entry) {
   auto request = arrivals_.Withdraw(entry);
@@ -140,7 +141,7 @@ std::unique_ptr<InferenceRequest> SequenceQueue::WithdrawCancelledLocked(Entry& 
 
 void SequenceQueue::OnCancelled(InferenceRequest& request) {
   RetryingLock lock(mutex_);
-  // One that does not wait yet sees its cancellation when it is about to, or when it runs.
+  // A request that does not wait yet is checked when it is about to, or when it runs.
   if (!request.scheduling.queued) return;
   cancelled_.push_back(WithdrawCancelledLocked(EntryOf(*request.scheduling.entry)));
   // This is called from within the Cancellation, so the request cannot end here.
@@ -172,7 +173,7 @@ void SequenceQueue::Stop(Runner& runner) {
         work.endings.push_back(Stopped(WithdrawLocked(EntryOf(*entry))));
       }
     }
-    // Whosoever they are, they need not wait for the timers' thread.
+    // Requests that were cancelled, also of other runners, need not wait for the timers' thread.
     for (auto& request : cancelled_) work.endings.push_back(Cancelled(std::move(request)));
     cancelled_.clear();
     timers_.Withdraw(std::exchange(cancel_timer_, {}));
@@ -188,7 +189,7 @@ size_t SequenceQueue::waiting(const Runner& runner) const {
   }));
 }
 
-// --- What was decided ----------------------------------------------------------------------------
+// --- Carrying out decisions ----------------------------------------------------------------------
 
 void SequenceQueue::Perform(Work work) {
   Trampoline<Runnable>::Run(this, std::move(work.runnable),

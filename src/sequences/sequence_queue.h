@@ -1,18 +1,17 @@
-// SequenceQueue: a per-key queue whose keys are sequences. The requests of a sequence run one after the
-// other, in the order in which they have come, where several servables stand behind each other and one
-// request could overtake another between them: in pipelines and ensembles over stateful models. Requests of
-// different sequences run beside each other.
+// SequenceQueue: a per-key queue whose keys are sequences. Requests of one sequence run one after the other,
+// in order of arrival, across several servables between which they could overtake each other. It is used in
+// pipelines and ensembles over stateful models. Requests of different sequences run concurrently.
 //
-//   const auto entry = queue->Enter(runner, *request);    // when it comes
+//   const auto entry = queue->Enter(runner, *request);    // on arrival
 //   queue->Ready(**entry, std::move(request));            // when its images are decoded
-//   // runner.BeginRun(request, entry), now or on the thread where the request before it has ended
+//   // runner.BeginRun(request, entry), now or on the thread where the previous request has ended
 //   queue->Leave(entry);                                  // when the client has its answer
 //
-// A request that waits ends at once when its client goes; an end keeps its entry then, and when its turn has
-// come, ends the sequence. One that could never have its turn, since what runs before it waits for it, is
-// refused (see CallGraph).
+// A waiting request ends at once when its client cancels. An end keeps its entry then, and ends the sequence
+// when its turn comes. A request that could never run, because the request before it waits for it, is refused
+// (see CallGraph).
 //
-// A servable and the one that replaces it share one queue, so their requests keep their order, too.
+// A servable and its replacement share one queue, so the order holds across a reload.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +30,16 @@
 
 namespace braid {
 
-// Any thread; nobody is called with its lock held.
+// Any thread. No callbacks are made with its lock held.
 class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
  public:
   class Entry;
 
-  // What runs requests. Lives as long as one of its requests.
+  // Runs requests. It outlives its requests.
   class Runner {
    public:
     virtual ~Runner() = default;
-    // The request may run; Leave() follows, perhaps before this returns.
+    // Runs the request. Leave() follows, perhaps before this returns.
     virtual void BeginRun(std::unique_ptr<InferenceRequest> request, Entry& entry) = 0;
 
    private:
@@ -52,31 +51,32 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
    private:
     friend class SequenceQueue;
     Runner* runner_ = nullptr;
-    // The sequence as something that calls wait for; null where no user code can call.
+    // The sequence as an object that calls wait for; null if no user code can call.
     std::shared_ptr<CallGraph::Instances> calls_;  // shared with the calls, and other entries of the sequence
-    // Where an end whose client has gone is to end the sequence.
+    // The servable at which an end whose client has cancelled ends the sequence.
     std::unique_ptr<ServableHandle> servable_;
   };
 
-  // `timers` and `call_graph` outlive the queue; at most `max_waiting` requests wait in it.
+  // `timers` and `call_graph` outlive the queue. At most `max_waiting` requests wait in it.
   SequenceQueue(Timers& timers, CallGraph& call_graph, size_t max_waiting = 65536)
       : timers_(timers), call_graph_(call_graph), max_waiting_(max_waiting) {}
 
-  // A request of `runner` has come, whose sequence has a number. Errors: UNAVAILABLE when too many wait.
+  // Adds an entry for a request of `runner`, whose sequence has a number. Errors: UNAVAILABLE if too many
+  // requests wait.
   Result<Entry*> Enter(Runner& runner, const InferenceRequest& request);
-  // It can run as soon as it is its turn.
+  // The request can run as soon as it is its turn.
   void Ready(Entry& entry, std::unique_ptr<InferenceRequest> request);
-  // It cannot, and is to be refused by the caller, for this reason.
+  // The request cannot run. The caller refuses it with this status.
   void GiveUp(Entry& entry, const InferenceRequest& request, const Status& why);
-  // The run is over, and its client has heard of it.
+  // The run is over, and its client has the answer.
   void Leave(Entry& entry);
 
-  // The chain that the calls of the request's run have; as it came when no user code can call.
+  // Returns the call chain for the run's calls; the request's own chain if no user code can call.
   static std::shared_ptr<const CallChain> ChainOf(const Entry& entry, const InferenceRequest& request);
 
-  // Refuses what waits for `runner`, now and from now on.
+  // Refuses the waiting and all later requests of `runner`.
   void Stop(Runner& runner);
-  // How many requests wait for it.
+  // The number of requests of `runner` that wait.
   size_t waiting(const Runner& runner) const;
 
  private:
@@ -87,17 +87,17 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
     bool refused = false;
   };
   using Runnable = PerKeyQueue::Runnable;
-  // What was decided under mutex_ and is done without it.
+  // The decisions made under mutex_ that are carried out without it.
   struct Work {
     Trampoline<Runnable>::Items runnable;
     std::vector<Ending> endings;
   };
 
-  // Takes a request that waits out of the queue. Nothing becomes runnable when one behind others leaves.
+  // Removes a waiting request. Leaving from behind others makes no entry runnable.
   std::unique_ptr<InferenceRequest> WithdrawLocked(Entry& entry) BRAID_REQUIRES(mutex_);
-  // The same when its client has gone: an end keeps its entry.
+  // The same for a request whose client has cancelled: an end keeps its entry.
   std::unique_ptr<InferenceRequest> WithdrawCancelledLocked(Entry& entry) BRAID_REQUIRES(mutex_);
-  // Lets the call graph know of a request that waits. Errors: it would wait for ever.
+  // Registers a waiting request in the call graph. Errors: it would wait for ever.
   Status EnterCallGraph(const Entry& entry, InferenceRequest& request) const;
   void OnCancelled(InferenceRequest& request);
   void EndCancelled();
@@ -113,10 +113,10 @@ class SequenceQueue : public std::enable_shared_from_this<SequenceQueue> {
   CallGraph& call_graph_;
   const size_t max_waiting_;
 
-  // Taken after a request's Cancellation and before the locks of the timers and of the call graph.
+  // Lock order: after a request's Cancellation; before the locks of the timers and the call graph.
   mutable Mutex mutex_;
   PerKeyQueue arrivals_ BRAID_GUARDED_BY(mutex_);
-  // Waited; the timers' thread ends them.
+  // Cancelled while waiting; the timers' thread ends them.
   std::vector<std::unique_ptr<InferenceRequest>> cancelled_ BRAID_GUARDED_BY(mutex_);
   TimerId cancel_timer_ BRAID_GUARDED_BY(mutex_);
 };

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What stands around a queue: a servable that remembers which sequences were dropped.
+// The owner of a queue: a servable that records which sequences were dropped.
 class Owner final : public Servable {
  public:
   explicit Owner(bool makes_calls = false, std::string name = "p") : Servable(Info(name, makes_calls)) {}
@@ -49,7 +49,7 @@ class Owner final : public Servable {
   std::vector<uint64_t> dropped_;  // guarded by mutex_
 };
 
-// Keeps what runs until the test ends it.
+// Keeps running requests until the test ends them.
 class Runs final : public SequenceQueue::Runner {
  public:
   void BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) override {
@@ -88,7 +88,7 @@ class SequenceQueueTest : public ::testing::Test {
     SequenceQueue::Entry* entry = queue_->Enter(runs_, *request).value();
     queue_->Ready(*entry, std::move(request));
   }
-  // Answers what runs longest, as a pipeline does.
+  // Answers the oldest running request, as a pipeline does.
   void Finish() {
     Runs::Run run = std::move(runs_.running.front());
     runs_.running.pop_front();
@@ -123,7 +123,7 @@ TEST_F(SequenceQueueTest, RunsOneRequestOfASequenceAtATime) {
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("a", "other", "b", "c"));
   EXPECT_EQ(queue_->waiting(runs_), 0u);
-  // What begins on a thread that had something else to do is not run by it.
+  // A request that begins on a thread with other work is not run by that thread.
   EXPECT_FALSE(runs_.running.front().request->here);
   Finish();
   Send("d", 7);
@@ -153,7 +153,7 @@ TEST_F(SequenceQueueTest, WhatIsRefusedLetsTheOthersGoOn) {
   EXPECT_THAT(owner_->dropped(), IsEmpty());
   slow->Refuse(InvalidArgumentError("no image"));
   Finish();
-  // An end whose client has gone holds, one that is wrong does not.
+  // A cancelled end takes effect, an invalid one does not.
   auto end = Make("end", 7, kEnd);
   entry = queue_->Enter(runs_, *end).value();
   queue_->GiveUp(*entry, *end, InvalidArgumentError("no image"));
@@ -177,12 +177,12 @@ TEST_F(SequenceQueueTest, WhoseClientGoesWhileItWaitsEndsAtOnce) {
   EXPECT_EQ(queue_->waiting(runs_), 1u);
   Finish();
   EXPECT_THAT(runs_.begun, ElementsAre("a", "c"));
-  // One that runs is not the queue's any more.
+  // A running request is no longer in the queue.
   cancellations_["c"]->Cancel();
   timers_.Run();
   EXPECT_FALSE(sinks_["c"].ended);
   Finish();
-  // One that was cancelled before does not wait at all.
+  // A request that was cancelled before does not wait at all.
   Send("d", 7);
   auto early = Make("early", 7);
   early->cancellation->Cancel();
@@ -207,7 +207,7 @@ TEST_F(SequenceQueueTest, AnEndHoldsThoughItsClientGoes) {
   EXPECT_THAT(runs_.begun, ElementsAre("a", "again"));
   Finish();
   EXPECT_EQ(owner_->gate().inside(), 0u);
-  // A sequence of one request has nothing to end, and a start did not happen.
+  // A sequence of one request needs no end, and a cancelled start did not happen.
   for (const unsigned flags : {kBoth, kStart}) {
     Send("b", 8);
     Send("gone", 8, flags);
@@ -231,7 +231,7 @@ TEST_F(SequenceQueueTest, NoMoreWaitThanMay) {
             UnavailableError("[request id: d] Exceeds maximum queue size: 3 requests wait for sequences of "
                              "model 'p', the server's bound for one model"));
   d->Refuse(OkStatus());
-  // What needs not wait may come.
+  // A request that need not wait is accepted.
   Send("z", 9);
   EXPECT_THAT(runs_.begun, ElementsAre("a", "x", "z"));
   while (!runs_.running.empty()) Finish();
@@ -284,7 +284,7 @@ class SequenceQueueCalls : public SequenceQueueTest {
  protected:
   SequenceQueueCalls() { owner_ = std::make_shared<Owner>(true); }
 
-  // That of a call which blocks an instance that runs a request of this chain.
+  // The chain of a call which blocks an instance that runs a request of this chain.
   static std::shared_ptr<const CallChain> CallOf(const void* instance, const std::string& name,
                                                  std::shared_ptr<const CallChain> request) {
     auto chain = std::make_shared<CallChain>();
@@ -294,7 +294,7 @@ class SequenceQueueCalls : public SequenceQueueTest {
     if (request != nullptr) chain->parents.push_back(std::move(request));
     return chain;
   }
-  // The chain of the steps of what runs.
+  // The chain of the steps of a running request.
   std::shared_ptr<const CallChain> ChainOf(size_t index) {
     const Runs::Run& run = runs_.running[index];
     return SequenceQueue::ChainOf(*run.entry, *run.request);
@@ -320,7 +320,7 @@ TEST_F(SequenceQueueCalls, ARunThatCallsItsOwnSequenceIsToldSo) {
             InternalError("the call to model 'p' would wait for itself: p (sequence 7) -> n_0 -> p"));
   EXPECT_EQ(graph_.size(), 0u);
   EXPECT_EQ(queue_->waiting(runs_), 0u);
-  // Who calls on nobody's behalf waits.
+  // A call that no request waits for may wait.
   Call("waits", 7, CallOf(&m_, "m", nullptr));
   EXPECT_FALSE(sinks_["waits"].ended);
   EXPECT_EQ(graph_.size(), 1u);
@@ -343,7 +343,7 @@ TEST_F(SequenceQueueCalls, RunsThatCallEachOthersSequencesAreToldSo) {
   EXPECT_TRUE(sinks_["first"].status().ok());
 }
 
-// Neither is the one that calls, nor does it know of the run; but it keeps the instance that the run needs.
+// The calling chain is not the run, and does not include it. But it blocks the instance that the run needs.
 TEST_F(SequenceQueueCalls, AnInstanceThatARunWaitsForIsPartOfTheCycle) {
   Send("a", 7);
   const auto entry = std::make_shared<CallGraph::Instances>("n");
@@ -368,7 +368,7 @@ TEST_F(SequenceQueueCalls, ALineWithoutUserCodeMakesNoChains) {
 
 // --- Many threads --------------------------------------------------------------------------------
 
-// Ends what runs on threads of its own, in any order, or at once.
+// Ends running requests on separate threads, in any order, or at once.
 class BusyRuns final : public SequenceQueue::Runner {
  public:
   static constexpr uint64_t kSequences = 5;
@@ -387,7 +387,7 @@ class BusyRuns final : public SequenceQueue::Runner {
   void BeginRun(std::unique_ptr<InferenceRequest> request, SequenceQueue::Entry& entry) override {
     const uint64_t id = entry.id();
     EXPECT_EQ(runs_of_[id].fetch_add(1), 0) << "two requests of a sequence run";
-    // The number of the request, which its client has given it.
+    // The number that the client has given the request.
     const int number = std::stoi(request->id);
     EXPECT_GT(number, last_of_[id].exchange(number)) << "a request has overtaken another one";
     ++begun;
@@ -435,8 +435,8 @@ class BusyRuns final : public SequenceQueue::Runner {
   std::vector<std::thread> threads_;
 };
 
-// Clients that send without waiting, some of which go; requests that are decoded meanwhile; and a stop in the
-// middle: each ends once, and none overtakes another.
+// Clients that send without waiting, with cancellations, requests that are decoded meanwhile, and a stop in
+// the middle. Each request ends once, and none overtakes another.
 TEST(SequenceQueueStress, KeepsTheOrderOfEachSequence) {
   constexpr int kRequests = 4000;
   TimerService timers;
@@ -505,7 +505,7 @@ TEST(SequenceQueueStress, KeepsTheOrderOfEachSequence) {
   while (open.load() > 0) std::this_thread::yield();
   runs.Join();
   EXPECT_EQ(ended.load(), sent.load());
-  // Ends whose clients have gone leave behind the answers.
+  // Cancelled ends drop their sequences after the answers.
   while (owner->gate().inside() > 0) std::this_thread::yield();
   EXPECT_EQ(queue->waiting(runs), 0u);
 }

@@ -1,4 +1,4 @@
-// A sequence's states as bytes, as a store keeps them.
+// The serialised states of a sequence, as a store keeps them.
 //
 // Numbers are little-endian; a text is its length (u32) and that many bytes.
 //
@@ -11,7 +11,7 @@
 //     u64        number of bytes
 //     bytes      as Tensor::data
 //
-// A reader believes nothing: no length is used before it is compared with what is left.
+// A reader trusts no field: it checks each length against the remaining bytes before use.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ inline constexpr uint32_t kSequenceRecordFormat = 1;
 
 std::string EncodeSequenceRecord(std::span<const Tensor> states);
 
-// Errors: UNSUPPORTED for another format, INVALID_ARGUMENT for what is damaged.
+// Errors: UNSUPPORTED for another format, INVALID_ARGUMENT for a damaged record.
 Result<std::vector<Tensor>> DecodeSequenceRecord(std::string_view record);
 
 }  // namespace braid

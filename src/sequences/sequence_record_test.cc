@@ -37,7 +37,7 @@ TEST(SequenceRecordTest, BelievesNothing) {
   std::string later = whole;
   later[0] = 9;
   EXPECT_EQ(DecodeSequenceRecord(later).status().code(), StatusCode::kUnsupported);
-  // Whatever one byte says: an answer or an error, within bounds.
+  // For any value of a byte: a result or an error, within bounds.
   for (size_t i = 0; i < whole.size(); ++i) {
     for (const char byte : {'\x00', '\x7f', '\xff'}) {
       std::string changed = whole;

@@ -38,7 +38,7 @@ uint64_t SequenceStore::Begin(const CorrelationId& id) {
 }
 
 void SequenceStore::End(uint64_t number, Reason reason) {
-  decltype(entries_)::node_type gone;  // goes after the lock
+  decltype(entries_)::node_type gone;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   gone = entries_.extract(number);
   if (gone.empty()) return;
@@ -68,7 +68,7 @@ SequenceStore::States SequenceStore::Get(uint64_t number) const {
 }
 
 void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settled) {
-  States before;  // these two go after the lock
+  States before;  // these two are destroyed after the lock is released
   States settled_before;
   auto now = std::make_shared<const std::vector<Tensor>>(std::move(states));
   MutexLock lock(mutex_);
@@ -85,7 +85,7 @@ void SequenceStore::Put(uint64_t number, std::vector<Tensor> states, bool settle
 }
 
 void SequenceStore::Settle(uint64_t number) {
-  States before;  // goes after the lock
+  States before;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
@@ -104,7 +104,7 @@ std::optional<SequenceStore::Mark> SequenceStore::MarkOf(uint64_t number) const 
 }
 
 void SequenceStore::TakeBack(const Mark& mark, uint64_t steps) {
-  States before;  // these two go after the lock
+  States before;  // these two are destroyed after the lock is released
   States settled_before;
   MutexLock lock(mutex_);
   const auto found = entries_.find(mark.number);
@@ -130,7 +130,7 @@ void SequenceStore::SetLease(uint64_t number, const OwnershipLease& lease) {
 }
 
 void SequenceStore::PutBack(uint64_t number, const Held& held) {
-  States before;  // these two go after the lock
+  States before;  // these two are destroyed after the lock is released
   States settled_before;
   MutexLock lock(mutex_);
   const auto found = entries_.find(number);
@@ -216,7 +216,8 @@ std::vector<SequenceReport> SequenceStore::List(size_t most) const {
 }
 
 std::vector<SavedSequence> SequenceStore::Save() const {
-  // Requests go on as soon as it is known whose states these are; what they are is copied afterwards.
+  // Only references are collected under the lock, so that requests continue soon; the states are copied
+  // afterwards.
   struct OfEntry {
     uint64_t number;
     CorrelationId id;

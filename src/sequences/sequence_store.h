@@ -1,11 +1,11 @@
-// SequenceStore: the sequences of one model that live, with their states between two requests: what a
-// SequenceKeeper tells of them, the same for all kinds of models.
+// SequenceStore: the sequences of one model, with their states between two requests. It implements the parts
+// of SequenceKeeper that all kinds of models share.
 //
-// A sequence has a number, which counts up and is never used again, so that what comes late for a sequence
-// that is gone touches no other that has its id now. The schedulers' tables decide when sequences begin and
-// end; what is asked for by a number that is gone does nothing.
+// A sequence has a number, which counts up and is never reused. Late events of a past sequence therefore
+// cannot affect a new one with the same id. The schedulers' tables decide when sequences begin and end. Calls
+// with the number of a past sequence have no effect.
 //
-// Any thread: one short lock of its own, which is the innermost. No bytes are copied, and nobody is called.
+// Any thread. It has one short lock, which is the innermost. It copies no bytes and makes no callbacks.
 #pragma once
 
 #include <atomic>
@@ -29,60 +29,59 @@ class SequenceStore {
 
   struct Options {
     std::vector<StateSpec> states;
-    // What a sequence begins with; null where the model knows that itself.
+    // The initial states of a sequence; null if the model has its own.
     States initial;
     bool savable = false;
     std::string identity;
   };
   explicit SequenceStore(Options options);
-  // The model has turned out to have other states. Before the first sequence.
+  // Replaces the options, if the model turns out to have other states. Before the first sequence.
   void Configure(Options options) { options_ = std::move(options); }
 
-  // Why a sequence is gone; see SequenceCounts.
+  // The reason for which a sequence ended; see SequenceCounts.
   enum class Reason : unsigned char { kEnded, kExpired, kLost };
 
-  // A sequence begins; returns its number.
+  // Begins a sequence; returns its number.
   uint64_t Begin(const CorrelationId& id);
   void End(uint64_t number, Reason reason);
-  // Its last request has come, or has not after all: it is not saved meanwhile.
+  // Notes that its last request has come, or was withdrawn. It is not saved meanwhile.
   void SetEnding(uint64_t number, bool ending);
-  // A request was refused for its sequence.
+  // Counts a request that was refused for its sequence.
   void CountRejected();
 
-  // What the next request begins with; null for the model's own initial states, and for a sequence that is
-  // gone.
+  // Returns the states for the next request; null for the model's own initial states, and for a past
+  // sequence.
   States Get(uint64_t number) const;
-  // The new states of a sequence. With `settled` they are those after a request that has ended, and can be
-  // saved; without it the request goes on.
+  // Sets the new states of a sequence. `settled`: the request has ended, and the states can be saved.
+  // Otherwise the request continues.
   void Put(uint64_t number, std::vector<Tensor> states, bool settled);
-  // A request has ended: what it has put last can be saved.
+  // Notes that a request has ended: the last Put() can be saved.
   void Settle(uint64_t number);
-  // What a sequence is between two of its requests; nothing while it has not run. For models that settle with
-  // each Put().
+  // The state of a sequence between two of its requests. For models that settle with each Put().
   struct Mark {
     uint64_t number = 0;
-    uint64_t steps = 0;  // requests that have gone well
+    uint64_t steps = 0;  // requests that succeeded
     States states;
   };
   std::optional<Mark> MarkOf(uint64_t number) const;
   // See TakeBackSteps.
   void TakeBack(const Mark& mark, uint64_t steps);
-  // What a sequence is after its last response, and whose.
+  // The states of a sequence after its last response, and its lease.
   struct Held {
     States states;
     OwnershipLease lease;
   };
   std::optional<Held> Look(uint64_t number) const;
   void SetLease(uint64_t number, const OwnershipLease& lease);
-  // Makes it what it was.
+  // Restores these states and this lease.
   void PutBack(uint64_t number, const Held& held);
-  // Whether a request of the sequence has ended well, in this life of the model or before.
+  // Returns whether a request of the sequence has succeeded, in this run of the model or before.
   bool HasRun(uint64_t number) const;
 
-  // Whether these are states of this model: as many as there are, and each of the right type, shape and size.
-  // Errors: INTERNAL naming the state and what was expected.
+  // Checks that these are the states of this model: their number, types, shapes and sizes. Errors: INTERNAL
+  // naming the state and the expected value.
   Status Check(std::span<const Tensor> states) const;
-  // A sequence of an earlier life; returns its number, or 0 when its states do not fit.
+  // Adds a sequence of the model's previous run. Returns its number, or 0 if its states do not match.
   uint64_t Restore(SavedSequence saved);
 
   const std::vector<StateSpec>& states() const { return options_.states; }
@@ -103,8 +102,8 @@ class SequenceStore {
     States settled;  // after the last request
     OwnershipLease lease;
     uint64_t steps = 0;    // requests that were settled
-    int64_t begun_ns = 0;  // SteadyNowNs(), as it came here
-    int64_t used_ns = 0;   // likewise, as it was put last
+    int64_t begun_ns = 0;  // SteadyNowNs() when it began here
+    int64_t used_ns = 0;   // SteadyNowNs() of the last Put()
     bool has_run = false;
     bool ending = false;
     bool saved() const { return has_run && !ending; }

@@ -31,7 +31,7 @@ class SequenceStoreTest : public ::testing::Test {
     return options;
   }
   static std::vector<Tensor> States(float value) { return {State("a", {value}), State("b", {value, value})}; }
-  // "id:a" of what is saved, in the order of the ids.
+  // The saved sequences as "id:a", ordered by id.
   std::string Saved() const {
     std::map<uint64_t, float> values;
     for (const SavedSequence& saved : store_.Save()) {
@@ -69,7 +69,7 @@ TEST_F(SequenceStoreTest, NumbersAreNeverUsedAgain) {
   const uint64_t second = store_.Begin(uint64_t{7});
   EXPECT_NE(first, 0u);
   EXPECT_NE(first, second);
-  // What comes late for the first leaves the second alone.
+  // Late events of the first do not affect the second.
   store_.Put(first, States(1), true);
   store_.Settle(first);
   store_.SetEnding(first, true);
@@ -136,7 +136,7 @@ TEST_F(SequenceStoreTest, TakesBackWhatHasComeSinceAMark) {
   EXPECT_EQ(Saved(), "1:1");
   EXPECT_EQ(Values(store_.Get(one)->at(0)).at(0), 1);
   EXPECT_GT(store_.changes(), changes);
-  // It goes on from there, and can be taken back to there again.
+  // The sequence continues from there, and can be taken back to there again.
   store_.Put(one, States(4), true);
   EXPECT_EQ(Saved(), "1:4");
   store_.TakeBack(*mark, 1);

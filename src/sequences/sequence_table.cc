@@ -11,7 +11,7 @@ namespace {
 
 using Reason = SequenceStore::Reason;
 
-// More than that are told no more than that there is no such sequence.
+// Beyond this number, the error says only that the sequence does not exist.
 constexpr size_t kMostRemembered = 4096;
 
 }  // namespace
@@ -23,8 +23,7 @@ SequenceTable::SequenceTable(const Options& options, SequenceStore& store)
 
 SequenceTable::~SequenceTable() { BRAID_CHECK(queued_ == 0); }
 
-// --- Requests in
-// -----------------------------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 SequenceTable::Admission SequenceTable::Admit(std::unique_ptr<InferenceRequest>& request, bool last,
                                               int64_t now_ns) {
@@ -124,8 +123,7 @@ void SequenceTable::PushFront(Sequence& sequence, std::unique_ptr<InferenceReque
   ++queued_;
 }
 
-// --- Slots
-// -----------------------------------------------------------------------------------------------------------
+// --- Slots ---------------------------------------------------------------------------------------
 
 void SequenceTable::EnterBacklog(Sequence& sequence, int64_t now_ns) {
   sequence.phase = Sequence::Phase::kBacklog;
@@ -173,7 +171,7 @@ void SequenceTable::Rest(Sequence& sequence) {
 
 void SequenceTable::BeginDrain() {
   draining_ = true;
-  // Sequences of an earlier life that nobody has asked for would only push others from their slots.
+  // Restored sequences without requests would only take slots from others.
   const std::set<uint64_t> waiting = backlog_;
   for (const uint64_t number : waiting) {
     if (Sequence& sequence = *Get(number); sequence.queue.empty()) Rest(sequence);
@@ -205,8 +203,7 @@ void SequenceTable::Unseat(Sequence& sequence) {
   }
 }
 
-// --- Turns
-// -----------------------------------------------------------------------------------------------------------
+// --- Turns ---------------------------------------------------------------------------------------
 
 std::unique_ptr<InferenceRequest> SequenceTable::Begin(Sequence& sequence, int64_t now_ns) {
   BRAID_CHECK(sequence.phase == Sequence::Phase::kSlot && Ready(sequence));
@@ -274,8 +271,7 @@ bool SequenceTable::Undo(std::unique_ptr<InferenceRequest>& request, int64_t now
   return true;
 }
 
-// --- Ends
-// ------------------------------------------------------------------------------------------------------------
+// --- Ends ----------------------------------------------------------------------------------------
 
 void SequenceTable::Close(Sequence& sequence, Reason reason) {
   if (!sequence.open) return;
@@ -298,7 +294,7 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
   Sequence* next = Get(sequence.successor);
   if (next != nullptr) {
     next->predecessor = sequence.predecessor;
-    // With a slot to come, only what would have had it hands it on.
+    // A right to a slot passes on only if this sequence had it too.
     if (before != nullptr) next->takes_over = next->takes_over && sequence.takes_over;
   }
   if (before != nullptr) before->successor = sequence.successor;
@@ -315,7 +311,7 @@ void SequenceTable::Finish(Sequence& sequence, int64_t now_ns) {
   if (next != nullptr && before == nullptr) {
     if (had_slot && next->takes_over) {
       Instance& at = instances_[sequence.instance];
-      // Taking the slot out may have shortened the row by more than one.
+      // Freeing the slot may have shortened the row by more than one.
       const size_t slot = at.gaps.contains(sequence.slot) ? sequence.slot : at.seats.size();
       Seat(*next, sequence.instance, slot);
       Watch(*next, now_ns);
@@ -337,7 +333,7 @@ void SequenceTable::Lose(Sequence& sequence, int64_t now_ns, Endings& endings) {
 }
 
 void SequenceTable::DropQueue(Sequence& sequence, EndReason why, Endings& endings) {
-  // The request that would have ended it is among them.
+  // The request that would have ended it is dropped too.
   if (!sequence.open && !sequence.queue.empty()) {
     sequence.reason = why == EndReason::kIdle ? Reason::kExpired : Reason::kLost;
   }
@@ -394,7 +390,7 @@ void SequenceTable::Drop(const CorrelationId& id, int64_t now_ns, Endings& endin
   for (const Sequence* at = Latest(id); at != nullptr; at = Get(at->predecessor)) {
     numbers.push_back(at->number);
   }
-  // The last first: what is before it has no successor then.
+  // The last goes first, so that the one before it has no successor.
   for (const uint64_t number : numbers) {
     Sequence& sequence = *Get(number);
     DropQueue(sequence, EndReason::kDropped, endings);
@@ -429,7 +425,7 @@ void SequenceTable::SetAvailable(size_t instance, bool available, int64_t now_ns
     } else if (!sequence->busy || sequence->answered) {
       Lose(*sequence, now_ns, endings);
     }
-    // The others are decided by what becomes of their turn.
+    // The others follow when their turn ends.
   }
 }
 
@@ -441,12 +437,11 @@ void SequenceTable::RememberLoss(const CorrelationId& id, size_t instance) {
   lost_order_.pop_front();
 }
 
-// --- Time
-// ------------------------------------------------------------------------------------------------------------
+// --- Time ----------------------------------------------------------------------------------------
 
 void SequenceTable::Watch(Sequence& sequence, int64_t now_ns) {
   Unwatch(sequence);
-  // A sequence that has had its last request is not waited for, and has its turn whenever that comes.
+  // A sequence that has had its last request does not expire; it keeps its place.
   if (!sequence.open) return;
   std::list<uint64_t>* list = nullptr;
   if (sequence.phase == Sequence::Phase::kBacklog) list = &waiting_;

@@ -27,7 +27,7 @@ class SequenceTableTest : public ::testing::Test {
     table_.End(request->scheduling.sequence, request->scheduling.turn, now_ns_, drops_);
     table_.Assign(now_ns_);
   }
-  // The ids by slot, 0 where there is none.
+  // The ids by slot, 0 for a free slot.
   std::vector<uint64_t> Seats(size_t instance = 0) {
     std::vector<uint64_t> ids;
     for (const Sequence* sequence : table_.seats(instance)) {
@@ -71,7 +71,7 @@ TEST_F(SequenceTableTest, ListsTheOldestSequences) {
   EXPECT_EQ(list[0].age_ns, 50);
   EXPECT_EQ(list[0].idle_ns, 20);
   EXPECT_EQ(list[0].requests, 2u);
-  // It has a request that waits.
+  // It has a waiting request.
   EXPECT_EQ(list[1].id, CorrelationId(uint64_t{2}));
   EXPECT_EQ(list[1].age_ns, 20);
   EXPECT_EQ(list[1].idle_ns, 0);
@@ -249,7 +249,7 @@ TEST_F(SequenceTableTest, RemembersTheLossOfAnIdUntilItBeginsAnew) {
   EXPECT_EQ(Admit(1).answer, Answer::kQueued);
 }
 
-// What is vacated gets no new sequences, if there is room elsewhere or they can wait.
+// A vacated instance gets no new sequences, if there is room elsewhere or they can wait.
 TEST(SequenceTable, SeatsNothingNewWhereAnInstanceIsVacated) {
   using Vacating = SequenceTable::Vacating;
   SequenceStore store{SequenceStore::Options{}};

@@ -34,7 +34,7 @@ uint64_t Ended(const SequenceKeeper& keeper) {
   return counts.ended + counts.expired;
 }
 
-// Adds those of `older` to `sequences` whose ids are not there.
+// Adds the sequences of `older` whose ids are missing in `sequences`.
 void AddMissing(std::vector<SavedSequence> older, std::vector<SavedSequence>& sequences) {
   std::set<CorrelationId> known;
   for (const SavedSequence& sequence : sequences) known.insert(sequence.id);
@@ -79,7 +79,7 @@ SequenceVault::~SequenceVault() {
   if (schedule_.joinable()) schedule_.join();
 }
 
-// ---- coming ----
+// ---- entering ----
 
 void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
   SequenceKeeper* const keeper = servable->sequences();
@@ -91,8 +91,9 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
                    Who(servable->info()));
     return;
   }
-  const RetryingAllocation retrying;  // sequences are not to be lost for want of memory
-  // Nothing would tell this model from another one; whoever could not find out has said so.
+  const RetryingAllocation retrying;  // retried, so that a failed allocation does not lose sequences
+  // Without an identity the model cannot be told from another one. The reason was logged when the identity
+  // was computed.
   if (keeper->identity().empty()) return;
   const auto entry = std::make_shared<Entry>(servable, *keeper);
   {
@@ -183,20 +184,20 @@ void SequenceVault::Leave(Servable& servable) {
   }
   if (entry == nullptr) return;
   {
-    // Waits for a save that runs: it would take the place of a later one.
+    // Waits for a running save, which would otherwise replace a later one.
     MutexLock save(entry->save_mutex);
     entry->closed = true;
   }
-  std::shared_ptr<Servable> share;  // goes behind the lock
+  std::shared_ptr<Servable> share;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   while (entry->state == State::kTaking) changed_.Wait(mutex_);
   const uint64_t changes = entry->keeper.changes();
   entry->left_behind = {entry->keeper.identity(), entry->keeper.Save()};
-  // Those that are missing now were lost, unless some have ended meanwhile: that would not tell which.
+  // Missing sequences were lost, unless some have ended meanwhile: then the two cannot be told apart.
   if (entry->stopping && entry->ended_before_stop == Ended(entry->keeper)) {
     AddMissing(std::move(entry->before_stop), entry->left_behind.sequences);
   }
-  entry->in_file = entry->saved_changes == changes;  // nobody writes it any more
+  entry->in_file = entry->saved_changes == changes;  // closed, so no other thread writes it
   entry->state = State::kLeft;
   share = std::move(entry->servable);
   Settle(KeyOf(servable));
@@ -207,8 +208,7 @@ void SequenceVault::Settle(const Key& key) {
   if (line.settling) return;
   for (;;) {
     const auto heir = FirstStaying(line);
-    // Whoever stands before the one that has left takes care of what it had; and so does one that stops and
-    // will leave.
+    // An earlier one that has not left will handle these sequences later, and so will one that is stopping.
     if (heir == line.entries.begin()) return;
     if (heir != line.entries.end() && (*heir)->stopping) return;
     Saved saved = JoinLeft(line);
@@ -224,7 +224,7 @@ void SequenceVault::Settle(const Key& key) {
       changed_.NotifyAll();
       return;
     }
-    // Who comes while this is written waits for it.
+    // Servables that enter during this write wait for it.
     const size_t known = line.entries.size();
     const std::shared_ptr<Entry> last = line.entries.back();
     const bool in_file = known == 1 && last->in_file;
@@ -247,7 +247,8 @@ void SequenceVault::Settle(const Key& key) {
   }
 }
 
-// Of those at the front that have left, the newest first: what began anew in a later one counts.
+// Joins the sequences of those that have left at the front, the newest first: sequences that began anew in a
+// later one win.
 SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
   Saved joined;
   for (auto entry = std::make_reverse_iterator(FirstStaying(line)); entry != line.entries.rend(); ++entry) {
@@ -289,7 +290,7 @@ Status SequenceVault::Write(const Entry& entry, Saved saved) {
     MutexLock lock(mutex_);
     writing_.insert(entry.file);
   }
-  // An exception would leave it among those that a shutdown waits for.
+  // Guarded, because after an exception a shutdown would wait for this write for ever.
   const Status written = Guarded([&] {
     if (!folder_) return WriteToStore(entry, std::move(saved));
     if (saved.sequences.empty()) return folder_->Remove(entry.file);
@@ -314,7 +315,7 @@ Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
     size_t failed BRAID_GUARDED_BY(mutex) = 0;
     Status last BRAID_GUARDED_BY(mutex);
   };
-  // Shared with writes that nobody waits for any more.
+  // Shared with writes that outlive this call.
   const auto writes = std::make_shared<Writes>();
   std::erase_if(saved.sequences, [](const SavedSequence& sequence) { return sequence.lease.stored; });
   {
@@ -329,7 +330,7 @@ Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
                           [writes](const Result<StateStore::Written>& written) {
                             MutexLock lock(writes->mutex);
                             --writes->left;
-                            // What another replica has is not this server's to keep.
+                            // A sequence of another replica is not this server's to keep.
                             if (!written.ok()) {
                               ++writes->failed;
                               writes->last = written.status();
@@ -350,7 +351,7 @@ Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {
 void SequenceVault::SaveIfChanged(Entry& entry) {
   MutexLock lock(entry.save_mutex);
   if (entry.closed) return;
-  // Before the states: what changes in between is saved next time.
+  // Read before the states: changes in between are saved next time.
   const uint64_t changes = entry.keeper.changes();
   if (entry.saved_changes == changes) return;
   const Status written = Write(entry, {entry.keeper.identity(), entry.keeper.Save()});
@@ -376,7 +377,7 @@ void SequenceVault::SaveChanged() {
   for (const auto& entry : serving) {
     {
       MutexLock lock(mutex_);
-      if (exiting_) return;  // all of them are saved when they leave
+      if (exiting_) return;  // all are saved when they leave
     }
     SaveIfChanged(*entry);
   }

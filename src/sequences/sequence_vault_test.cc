@@ -57,7 +57,7 @@ class SequenceVaultTest : public ::testing::Test {
     vault_->Enter(servable);
     return servable;
   }
-  // One life of a model that leaves these behind.
+  // One run of a model that leaves these sequences behind.
   void Save(const Sums& sums, const std::string& identity = "id") {
     const auto servable = Enter(identity);
     for (const auto& [id, sum] : sums) servable->keeper.Set(id, sum);
@@ -100,7 +100,7 @@ TEST_F(SequenceVaultTest, SequencesOutlastARestart) {
   EXPECT_EQ(servable->keeper.sums(), sums);
   EXPECT_FALSE(servable->keeper.holding());
   EXPECT_THAT(Log(), HasSubstr("'m' version 1: 2 sequences restored, as of 0 s ago"));
-  // Until there is something newer.
+  // It stays until a newer one replaces it.
   EXPECT_TRUE(Exists(File()));
   vault_->Leave(*servable);
   Open();
@@ -191,7 +191,7 @@ TEST_F(SequenceVaultTest, ADamagedFileIsReportedAndSetAside) {
   EXPECT_FALSE(Exists(File()));
   EXPECT_THAT(Log(), HasSubstr("'m' version 1: its sequences cannot be restored from " + File() +
                                ": it is damaged: "));
-  // It goes on.
+  // The servable continues.
   servable->keeper.Set(uint64_t{2}, 5);
   vault_->Leave(*servable);
   EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{2}, 5}}));
@@ -249,7 +249,7 @@ TEST_F(SequenceVaultTest, SavesWhatHasChanged) {
   vault_->SaveChanged();
   ASSERT_TRUE(Exists(File()));
 
-  // What a server that was killed has left.
+  // The state that a killed server leaves.
   std::filesystem::copy(scratch_ / "states", scratch_ / "killed");
   servable->keeper.Set(uint64_t{1}, 13);
   options_.path = scratch_ / "killed";
@@ -289,7 +289,7 @@ TEST_F(SequenceVaultTest, SavesByItself) {
 TEST_F(SequenceVaultTest, AFailureIsReportedOnceUntilItWorksAgain) {
   const auto servable = Enter();
   const auto healthy = Enter("id", "n");
-  // In the place of what is written first.
+  // Blocks the name of the temporary file.
   const std::string obstacle = scratch_ / "states/.m.1.sequences.tmp";
   for (int round = 1; round <= 2; ++round) {
     std::filesystem::create_directory(obstacle);
@@ -338,12 +338,12 @@ TEST_F(SequenceVaultTest, AReloadHandsSequencesOver) {
   const auto after = Enter();
   EXPECT_GE(after->keeper.hold_deadline_ns(), begin_ns + 30 * kSecondNs);
   EXPECT_LE(after->keeper.hold_deadline_ns(), SteadyNowNs() + 30 * kSecondNs);
-  // The last request.
+  // The effect of the last request.
   before->keeper.Set(uint64_t{1}, 12);
   vault_->Leave(*before);
   EXPECT_FALSE(after->keeper.holding());
   EXPECT_EQ(after->keeper.sums(), (Sums{{uint64_t{1}, 12}}));
-  EXPECT_FALSE(Exists(File()));  // no file is needed for it
+  EXPECT_FALSE(Exists(File()));  // a hand-over needs no file
   EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence carried over from the version that served before"));
   vault_->SaveChanged();
   EXPECT_TRUE(Exists(File()));
@@ -402,13 +402,13 @@ TEST_F(SequenceVaultTest, ANewVersionThatIsDiscardedChangesNothing) {
   EXPECT_EQ(after->keeper.sums(), (Sums{{uint64_t{1}, 11}}));
 }
 
-// Two reloads while a request of the first one runs: the second has nothing to wait for, and ends first.
+// Two reloads while a request of the first one runs: the second has no requests to wait for, and ends first.
 TEST_F(SequenceVaultTest, SequencesPassOverAVersionThatLeftEarly) {
   const auto first = Enter();
   first->keeper.Set(uint64_t{1}, 11);
   first->keeper.Set(uint64_t{2}, 12);
   const auto second = Enter();
-  // Its hold has run out: this one was begun anew.
+  // Its hold has run out, and this sequence began anew.
   second->keeper.Set(uint64_t{2}, 99);
   const auto third = Enter();
   vault_->Leave(*second);
@@ -430,7 +430,7 @@ TEST_F(SequenceVaultTest, ALastOneThatLeavesEarlyIsSavedWithThoseBeforeIt) {
   EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 11}, {uint64_t{2}, 12}}));
 }
 
-// The end of the server: both have requests that do not end in time.
+// The server stops: both have requests that do not end in time.
 TEST_F(SequenceVaultTest, OneThatStopsIsHandedNothing) {
   const auto first = Enter();
   first->keeper.Set(uint64_t{1}, 11);
@@ -452,7 +452,7 @@ TEST_F(SequenceVaultTest, WhatIsLostByAStopIsKeptAsItStood) {
     if (one_ends) servable->keeper.Set(uint64_t{2}, 0);
     servable->keeper.LoseAll();
     vault_->Leave(*servable);
-    // Whether the one that has ended is among those that are missing is not known.
+    // It is unknown whether the ended sequence is one of the missing ones.
     const auto after = Enter(one_ends ? "b" : "a");
     EXPECT_EQ(after->keeper.sums(), one_ends ? Sums() : (Sums{{uint64_t{1}, 11}, {uint64_t{2}, 12}}));
     vault_->Leave(*after);
@@ -481,7 +481,7 @@ TEST_F(SequenceVaultTest, OfTwoModelsThatLeaveTheNewerIsSaved) {
   EXPECT_EQ(Enter("other")->keeper.sums(), (Sums{{uint64_t{2}, 12}}));
 }
 
-// Whatever threads do to each other, a sequence is in one place, and none is lost.
+// With any interleaving of threads, a sequence is in one place, and none is lost.
 TEST_F(SequenceVaultTest, SequencesSurviveARaceOfReloadsAndSaves) {
   options_.interval_ns = 100000;
   options_.hold_ns = 0;
@@ -494,7 +494,7 @@ TEST_F(SequenceVaultTest, SequencesSurviveARaceOfReloadsAndSaves) {
   for (int i = 1; i <= kReloads; ++i) {
     current->keeper.Set(uint64_t(i), i);
     expected[uint64_t(i)] = i;
-    // Now and then there is a moment without any.
+    // Now and then no servable exists for a moment.
     const bool gap = random() % 4 == 0;
     std::shared_ptr<FakeStateful> next = gap ? nullptr : Enter();
     drains.emplace_back([this, old = current, spin = random() % 2000] {

@@ -1,5 +1,5 @@
-// Encoded images in the requests of a stateful model: however long they take to be decoded, requests of one
-// sequence run in the order in which they have come. For the sanitizers too.
+// Encoded images in requests of a stateful model: requests of one sequence run in order of arrival,
+// regardless of the time that decoding takes. For the sanitizers too.
 #include <gmock/gmock.h>
 
 #include <condition_variable>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 enum Flags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2 };
 
-// One pixel: as it is, or as a PNG of so many pixels a side.
+// One pixel: raw, or as a PNG of so many pixels a side.
 Tensor Pixel(uint8_t value) {
   const std::vector<uint8_t> pixels(3, value);
   return {"image", DataType::kUint8, {1, 1, 1, 3}, CopyToHeap(std::as_bytes(std::span(pixels)))};
@@ -38,7 +38,7 @@ Tensor Picture(uint8_t value, uint32_t side = 1) {
   return {"image", DataType::kBytes, Shape(1, 1), CopyToHeap(std::as_bytes(std::span(bytes)))};
 }
 
-// Memory for decoded images; may keep who asks for it.
+// The allocator of decoded images; it can block its caller.
 class Doorkeeper final : public BufferAllocator {
  public:
   Result<Buffer> Allocate(size_t size) override {
@@ -53,7 +53,7 @@ class Doorkeeper final : public BufferAllocator {
     }
     return heap_.Allocate(size);
   }
-  // The next one has to wait.
+  // Makes the next call wait.
   void StopNext() {
     std::lock_guard lock(mutex_);
     ++stops_;
@@ -126,7 +126,7 @@ class QuickBackend final : public BackendModel {
   QuickInstance instance_;
 };
 
-// A request's answer, and what cancels it.
+// A request's sink, and its cancellation.
 struct Client final : public ResponseSink {
   void Respond(std::optional<InferenceResponse> response, bool final) override {
     EXPECT_TRUE(final && response);
@@ -204,7 +204,7 @@ class StatefulImages : public ::testing::Test {
     door_.WaitForOne();
     return client;
   }
-  // Until that many requests wait behind the slow one.
+  // Waits until that many requests wait behind the slow one.
   void WaitFor(int64_t waiting) {
     while (model_->pending_requests() < waiting) std::this_thread::yield();
   }
@@ -224,7 +224,7 @@ TEST_F(StatefulImages, TensorsWaitForTheImagesBeforeThem) {
   Client& image = SendSlow(7, 2);
   Client& tensor = Send(7, Pixel(3));
   Client& end = Send(7, Pixel(4), kEnd);
-  // Others do not.
+  // Other sequences do not wait.
   EXPECT_EQ(Send(8, Pixel(5), kEnd).value(), Step(Step(0, 1), 5));
   EXPECT_EQ(model_->pending_requests(), 2);
   EXPECT_TRUE(image.waits());
@@ -298,11 +298,11 @@ TEST_F(StatefulImages, AnEndHoldsThoughItsClientGoes) {
   door_.Open();
   EXPECT_EQ(image.value(), Step(Step(0, 1), 2));
   EXPECT_EQ(late.status(), FaultError(Fault::kSequenceMissing));
-  // As behind any end that has not been answered.
+  // As after any end that has not been answered.
   EXPECT_EQ(again.status(), FaultError(Fault::kSequenceTerminated));
   EXPECT_EQ(counts().ended, 1u);
   EXPECT_EQ(Send(7, Pixel(5), kStart).value(), Step(0, 5));
-  // So does one with an image, wherever that is.
+  // So does one with an image, regardless of its progress.
   Client& slow_end = SendSlow(7, 6, kEnd);
   slow_end.cancellation->Cancel();
   door_.Open();
@@ -375,7 +375,7 @@ TEST_F(StatefulImages, WhatWaitsHearsOfAStop) {
   door_.Open();
   EXPECT_EQ(image.status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(model->pending_requests(), 0);
-  // What ends the sequence is behind the answer.
+  // The sequence ends after the answer was sent.
   while (model->sequences()->counts().active > 0) std::this_thread::yield();
   EXPECT_EQ(model->gate().inside(), 0u);
 }
@@ -406,8 +406,8 @@ TEST_F(StatefulImages, AnEndHoldsThoughItsClientGoesBeforeTheSequenceIsBack) {
   EXPECT_EQ(counts().ended, 1u);
 }
 
-// Each sequence by a thread of its own that waits for nothing: big pictures, small ones and tensors, some of
-// which their clients leave. What is answered is what the same requests give one after the other.
+// Each sequence has a thread that does not wait for answers: large pictures, small ones and tensors, some of
+// which are cancelled. The answers equal those of the same requests sent one after the other.
 TEST_F(StatefulImages, RandomRequestsKeepTheirOrder) {
   constexpr uint64_t kSequences = 4;
   constexpr int kSteps = 150;

@@ -45,7 +45,7 @@ Ending StatefulModel::NoRoom(std::unique_ptr<InferenceRequest> request) const {
   return {std::move(request), EndReason::kRefused, std::move(status)};
 }
 
-// --- Requests in ---------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 void StatefulModel::Infer(std::unique_ptr<InferenceRequest> request) {
   if (Status status = TakeSequenceInputs(*request); !status.ok()) {
@@ -71,7 +71,7 @@ void StatefulModel::Run(std::unique_ptr<InferenceRequest> request) {
 
 void StatefulModel::Decode(std::unique_ptr<InferenceRequest> request) {
   PerKeyEntry* entry = nullptr;
-  // A start without an id has nothing before it, and nothing behind it knows its id yet.
+  // A start without an id has no requests before it, and none after it can know its id yet.
   if (const auto id = std::get<uint64_t>(request->correlation_id); id != 0) {
     Change change(*this);
     if (arrivals_.Last(id) == nullptr || arrivals_.behind() < options_.max_queue_size) {
@@ -82,7 +82,7 @@ void StatefulModel::Decode(std::unique_ptr<InferenceRequest> request) {
       return;
     }
   }
-  // The request's entry in the servable keeps this.
+  // The request's entry in the servable keeps this object alive.
   options_.images->DecodeThen(std::move(request), [this, entry](auto decoded, Status status) {
     OnDecoded(std::move(decoded), entry, std::move(status));
   });
@@ -107,7 +107,7 @@ void StatefulModel::OnDecoded(std::unique_ptr<InferenceRequest> request, PerKeyE
 }
 
 void StatefulModel::Arrive(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry) {
-  // The request may have ended, and the model with it, before the last lines of this function.
+  // The request, and with it the model, may end before this function returns.
   const std::shared_ptr<InstancePool> self = shared_from_this();
   request->queue_start_ns = timers_.NowNs();
   request->scheduling = {};
@@ -161,7 +161,7 @@ void StatefulModel::AdvanceLocked(PerKeyQueue::Runnable runnable, int64_t now_ns
   }
 }
 
-// Nothing becomes runnable when an entry behind others leaves.
+// An entry that leaves from behind others makes none runnable.
 std::unique_ptr<InferenceRequest> StatefulModel::LeaveCancelledLocked(PerKeyEntry& entry) {
   auto request = arrivals_.Withdraw(entry);
   if (EndsSequence(*request)) {
@@ -180,8 +180,8 @@ void StatefulModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, int64
     case StatefulTable::Answer::kBegins:
       return BeginTurnLocked(std::move(request), now_ns, work);
     case StatefulTable::Answer::kWaits:
-      // The call graph need not know of it: it waits for turns that have begun. These wait in the queue,
-      // where the graph sees them, or run on instances that make no calls, as no backend of such models does.
+      // The call graph need not know of it: it waits for turns that have begun. They wait in the queue, where
+      // the graph sees them, or run on instances that make no calls; no backend of such models does.
       if (entered.cancelled()) work.endings.push_back({table_.Cancel(entered), EndReason::kCancelled});
       return;
     case StatefulTable::Answer::kTooMany:
@@ -216,7 +216,7 @@ void StatefulModel::CancelLocked(InferenceRequest& request, int64_t now_ns, Endi
 void StatefulModel::BeginTurnLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work) {
   SchedulerNotes& notes = request->scheduling;
   notes.turn = 1;
-  // The states and all outputs are needed, whatever the client has asked for.
+  // The states and all outputs are needed, regardless of the client's requested outputs.
   notes.wanted_outputs = std::exchange(request->requested_outputs, {});
   if (const SequenceStore::States states = store_.Get(notes.sequence)) {
     request->inputs.insert(request->inputs.end(), states->begin(), states->end());
@@ -252,7 +252,7 @@ bool StatefulModel::TakeResponse(Instance&, InferenceRequest& request,
 InstancePool::NextInSequence StatefulModel::OnEnd(InferenceRequest& request, Outcome outcome) {
   const SchedulerNotes& notes = request.scheduling;
   if (notes.turn == 0) return {};
-  // A start that was never answered has left nothing to go on from.
+  // A start that was never answered has left no states to continue from.
   if (outcome == Outcome::kGood && request.sequence_start && !request.sequence_end &&
       !store_.HasRun(notes.sequence)) {
     outcome = Outcome::kFailed;

@@ -1,19 +1,19 @@
 // StatefulModel: the policy of a stateful model of a config.json (ServableInfo::stateful). It keeps the
-// states of each sequence between its requests, so that any instance may serve any of them.
+// states of each sequence between its requests, so that any instance can serve any request.
 //
-//  - Requests of one sequence run in the order in which they came, one at a time, whatever connections they
-//    came by; different sequences run beside each other. One whose encoded images have to be decoded first
-//    keeps its place among those of its sequence meanwhile.
-//  - Whether a request may begin, continue or end a sequence is decided when it comes, by the rules of
-//    OpenVINO Model Server: SequenceMissing, SequenceAlreadyExists, SequenceTerminated, MaxSequenceNumber-
-//    Reached (before anything else), an id given by the server where a start names none.
-//  - Each good response carries one more output, `sequence_id` UINT64 [1].
-//  - A failed or cancelled start leaves no sequence behind; those of its requests that wait are refused. A
-//    failed end leaves the sequence as it was before that request, so that it can be ended again; one whose
-//    client has gone before it ran ends the sequence when it is its turn, wherever it has waited.
+//  - Requests of one sequence run one at a time, in order of arrival, also if they came by different
+//    connections. Different sequences run concurrently. A request whose encoded images are being decoded
+//    keeps its place.
+//  - The rules of OpenVINO Model Server decide on arrival whether a request may begin, continue or end a
+//    sequence: SequenceMissing, SequenceAlreadyExists, SequenceTerminated, and MaxSequenceNumberReached,
+//    which is checked first. A start without an id gets one from the server.
+//  - Each good response has one more output, `sequence_id` UINT64 [1].
+//  - A failed or cancelled start leaves no sequence behind; waiting requests of the sequence are refused. A
+//    failed end leaves the sequence as it was before, so that it can be ended again. An end whose client
+//    cancels before it has run ends the sequence when its turn comes, regardless of where it waits.
 //
-// A request whose turn has come gets the states behind its inputs and waits in the queue of a BatchedModel.
-// The rules of sequences are StatefulTable's.
+// A request whose turn has come gets the states after its inputs and waits in the queue of a BatchedModel.
+// StatefulTable has the rules of sequences.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace braid {
 
 class StatefulModel final : public BatchedModel, private LinkedSequences {
  public:
-  // `info` is what clients see: without states.
+  // `info` is the metadata for clients, without states.
   StatefulModel(ServableInfo info, std::unique_ptr<BackendModel> backend, BatchingPolicy policy,
                 Timers& timers, Logger& log, const Options& options);
   ~StatefulModel() override { StopIfStarted(); }
@@ -42,7 +42,7 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   int64_t pending_requests() const override;
 
  private:
-  // Requests that have passed the link, if there is one.
+  // Runs requests that have passed the link, if there is one.
   void Run(std::unique_ptr<InferenceRequest> request) override;
   std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) override;
   void SetLease(const CorrelationId& id, const OwnershipLease& lease) override;
@@ -61,7 +61,7 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   TakeBackSteps Mark(const CorrelationId& id) override;
   void HoldUntilRestored(int64_t deadline_ns) override { Hold(deadline_ns); }
   size_t Restore(std::vector<SavedSequence> saved) override;
-  // No sequence keeps anything that others wait for.
+  // Sequences hold no resources that others wait for.
   void BeginDrain() override {}
 
   size_t HeldLocked() const override BRAID_REQUIRES(mutex_) {
@@ -77,42 +77,44 @@ class StatefulModel final : public BatchedModel, private LinkedSequences {
   void Follow(NextInSequence followers, Work& work) override;
   const ServableInfo& full_info() const override { return full_info_; }
 
-  // Has the images of a request decoded, which keeps its place among those of its sequence.
+  // Decodes the images of a request, which keeps its place in its sequence.
   void Decode(std::unique_ptr<InferenceRequest> request);
   void OnDecoded(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, Status status);
-  // A request that is ready for the model. `entry` is null unless it has one in arrivals_.
+  // Takes in a request that is ready for the model. `entry` is null unless it has one in arrivals_.
   void Arrive(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry);
   void ArriveLocked(std::unique_ptr<InferenceRequest> request, PerKeyEntry* entry, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // Works off what is runnable, and what that makes runnable.
+  // Handles a runnable entry, and those that become runnable as a result.
   void AdvanceLocked(PerKeyQueue::Runnable runnable, int64_t now_ns, Work& work) BRAID_REQUIRES(mutex_);
-  // It is the request's turn to be admitted.
+  // Admits a request whose turn to be admitted has come.
   void AdmitLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // It is its turn to run. Whatever becomes of the sequence now, it runs with the states of this moment.
+  // Runs a request whose turn has come. It runs with the current states, even if the sequence is dropped or
+  // changed later.
   void BeginTurnLocked(std::unique_ptr<InferenceRequest> request, int64_t now_ns, Work& work)
       BRAID_REQUIRES(mutex_);
-  // Takes a request that waits in arrivals_ out of it. Its client has gone; an end keeps its entry.
+  // Removes a cancelled request that waits in arrivals_; an end keeps its entry.
   std::unique_ptr<InferenceRequest> LeaveCancelledLocked(PerKeyEntry& entry) BRAID_REQUIRES(mutex_);
 
   void HoldLocked(std::unique_ptr<InferenceRequest> request, Work& work) BRAID_REQUIRES(mutex_);
   void ReleaseLocked(int64_t now_ns, Work& work) override BRAID_REQUIRES(mutex_);
-  // The client of an end has gone; the sequence may be on its way from an earlier life.
+  // Holds an end whose client has cancelled; its sequence may still be restored from the model's previous
+  // run.
   void HoldEndLocked(uint64_t id) BRAID_REQUIRES(mutex_);
 
-  // For one that would have to wait for its sequence, as too many do.
+  // Refuses a request that would have to wait for its sequence while too many do.
   Ending NoRoom(std::unique_ptr<InferenceRequest> request) const;
 
-  const ServableInfo full_info_;  // with the output `sequence_id`, which clients may ask for
-  SequenceStore store_;           // provides its own synchronisation
+  const ServableInfo full_info_;  // with the output `sequence_id`, which clients may request
+  SequenceStore store_;           // synchronises itself
 
-  // Of requests of those sequences that have images on their way.
+  // Requests of sequences with images that are being decoded.
   PerKeyQueue arrivals_ BRAID_GUARDED_BY(mutex_);
   StatefulTable table_ BRAID_GUARDED_BY(mutex_);
-  // The sequences of ends that were held until their clients have gone.
+  // The sequences of held ends whose clients have cancelled.
   std::vector<uint64_t> held_ends_ BRAID_GUARDED_BY(mutex_);
 
-  const std::unique_ptr<StoreLink> link_;  // null where no replicas share the sequences
+  const std::unique_ptr<StoreLink> link_;  // null if replicas do not share the sequences
 };
 
 }  // namespace braid

@@ -242,7 +242,7 @@ TEST_F(StatefulModelTest, ALongQueueDoesNotDeepenTheStack) {
   instance().answer_ = [&](const InferenceRequest& request) {
     const auto* here = static_cast<const char*>(__builtin_frame_address(0));
     deepest = std::max(deepest, std::abs(base - here));
-    // The others come while the first runs on its caller's thread, and so would they.
+    // The others come while the first runs on its caller's thread, and would run there too.
     for (int i = 0; clients.size() < 2000; ++i) clients.push_back(Send(uint64_t{1}));
     return Sum(request);
   };
@@ -279,7 +279,7 @@ TEST_F(StatefulModelTest, ALongQueueThatFailsDoesNotDeepenTheStack) {
   EXPECT_EQ(Ask(uint64_t{1}).sum(), 1) << "the state is as it was";
 }
 
-// A client that hears of an end at once and whose next request runs at once needs the stack of one.
+// A client whose next request runs within the answer to an end needs only the stack of one request.
 TEST_F(StatefulModelTest, RequestsThatRunOnTheirCallersThreadDoNotDeepenTheStack) {
   Start(1);
   instance().runs_here_ = true;
@@ -431,11 +431,11 @@ TEST_F(StatefulModelTest, WhatAnInstanceNeverBeganRunsElsewhere) {
   EXPECT_EQ(one.sum(), 2) << "its state went along, once";
 }
 
-// --- Clients that go -----------------------------------------------------------------------------
+// --- Cancellations -------------------------------------------------------------------------------
 
 class StatefulCancellation : public StatefulModelTest {
  protected:
-  // One instance, which something else keeps busy.
+  // One instance, which is busy with another request.
   void Occupy() {
     Start(1);
     Ask(uint64_t{1}, kStart, 1);
@@ -543,7 +543,7 @@ TEST_F(StatefulCancellation, AClientMayHaveGoneBeforeItsRequestComes) {
   EXPECT_EQ(counts().ended, 1u);
 }
 
-// --- The cleaner, and who drops sequences --------------------------------------------------------
+// --- The cleaner, and dropped sequences ----------------------------------------------------------
 
 TEST_F(StatefulModelTest, TheCleanerEndsWhatNobodyUses) {
   Start(1);
@@ -586,7 +586,7 @@ TEST_F(StatefulModelTest, ASequenceCanBeDropped) {
   EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 1).sum(), 51) << "and leaves the new sequence alone";
 }
 
-// --- Lives of a model ----------------------------------------------------------------------------
+// --- Restarts of a model -------------------------------------------------------------------------
 
 std::vector<SavedSequence> Saved(std::initializer_list<std::pair<uint64_t, float>> sequences) {
   std::vector<SavedSequence> saved;

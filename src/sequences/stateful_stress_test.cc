@@ -1,5 +1,5 @@
-// Many sequences at once, from several threads, in random order, with failures, deaths of instances and
-// clients that go: each gives bit for bit what it gives alone. For the sanitizers too.
+// Many sequences at once, from several threads, in random order, with failures, dying instances and
+// cancellations. Each gives bit for bit the same results as alone. For the sanitizers too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,9 +22,9 @@ namespace {
 constexpr int kSequences = 500;
 constexpr int kSteps = 100;
 constexpr int kThreads = 4;
-constexpr int kPipelined = 6;  // requests of one sequence that may be on their way
+constexpr int kPipelined = 6;  // requests of one sequence in flight
 
-// Runs executions on a thread of its own, or on that of its caller; some fail, and now and then it dies.
+// Runs executions on a separate thread, or on the caller's; some fail, and now and then it dies.
 class StatefulInstance final : public Instance {
  public:
   StatefulInstance(std::string name, unsigned seed) : name_(std::move(name)), random_(seed) {}
@@ -150,14 +150,14 @@ class StatefulBackend final : public BackendModel {
   std::vector<std::unique_ptr<StatefulInstance>> instances_;
 };
 
-// One sequence, as its client drives it: a start that has to succeed, steps that are pipelined, and an end
-// that is sent until the sequence has ended.
+// The client of one sequence: a start that has to succeed, pipelined steps, and an end that is repeated until
+// the sequence has ended.
 class Driver {
  public:
   Driver(uint64_t id, Servable& model, std::shared_ptr<Servable> share)
       : id_(id), random_(static_cast<unsigned>(id)), model_(model), share_(std::move(share)) {}
 
-  // Sends the next request, if it can; false when the sequence is over. One call at a time.
+  // Sends the next request, if possible. Returns false when the sequence is over. One call at a time.
   bool Go() {
     Stage stage;
     {
@@ -224,7 +224,7 @@ class Driver {
     } else if (code == StatusCode::kCancelled) {
       EXPECT_TRUE(cancels);
     } else {
-      // The other error is that of a request which several instances took along.
+      // The other error is that of a request whose instances died too often.
       EXPECT_TRUE(response.status.message() == "failed" || code == StatusCode::kUnavailable)
           << response.status;
     }
@@ -233,7 +233,7 @@ class Driver {
   }
 
   const uint64_t id_;
-  std::mt19937 random_;  // of Go() alone
+  std::mt19937 random_;  // used by Go() alone
   Servable& model_;
   const std::shared_ptr<Servable> share_;
   std::mutex mutex_;
@@ -264,7 +264,7 @@ class StatefulStress : public ::testing::Test {
     model_ = StartModel(std::move(info), std::make_unique<StatefulBackend>(instances), timers_, log_, {}, {})
                  .value();
   }
-  // As what saves the sequences does, at any time.
+  // Saves the sequences, as the vault does at any time.
   void Look() {
     for (const SavedSequence& saved : model_->sequences()->Save()) EXPECT_EQ(saved.states.size(), 1u);
     const SequenceCounts counts = model_->sequences()->counts();
@@ -285,7 +285,7 @@ TEST_F(StatefulStress, EachSequenceGivesWhatItGivesAlone) {
   Start(3);
   std::deque<Driver> drivers;
   for (uint64_t id = 1; id <= kSequences; ++id) drivers.emplace_back(id, *model_, model_);
-  // A thread may take any sequence, but no two the same at once.
+  // A thread may take any sequence, but no two threads the same at once.
   std::mutex mutex;
   std::vector<Driver*> idle;
   for (Driver& driver : drivers) idle.push_back(&driver);
@@ -329,7 +329,7 @@ TEST_F(StatefulStress, EachSequenceGivesWhatItGivesAlone) {
   EXPECT_EQ(model_->gate().inside(), 0u);
 }
 
-// Everything at once, a stop in the middle of it, and each request ends once.
+// All kinds of events, with a stop in the middle: each request ends once.
 TEST_F(StatefulStress, EndsEachRequestOnce) {
   constexpr int kClients = 3;
   constexpr int kRequests = 3000;

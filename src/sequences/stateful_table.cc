@@ -6,7 +6,7 @@ namespace braid {
 
 StatefulTable::~StatefulTable() { BRAID_CHECK(waiting_ == 0); }
 
-// --- Requests in ---------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 StatefulTable::Answer StatefulTable::Admit(std::unique_ptr<InferenceRequest>& request) {
   if (request->sequence_start) return Start(request);
@@ -51,7 +51,7 @@ StatefulTable::Answer StatefulTable::Refuse(Answer answer) {
 }
 
 uint64_t StatefulTable::FreeId() {
-  // Moves only when its id is taken, so that an id which is free again is given again.
+  // Advances only if its id is taken, so that a free id is given again.
   while (next_id_ == 0 || numbers_.contains(next_id_)) ++next_id_;
   return next_id_;
 }
@@ -126,7 +126,7 @@ std::unique_ptr<InferenceRequest> StatefulTable::Remove(Sequence& sequence, Infe
 }
 
 std::unique_ptr<InferenceRequest> StatefulTable::Cancel(InferenceRequest& request) {
-  // What waits does so behind a turn, so the sequence cannot end here.
+  // Requests wait behind a running turn, so the sequence cannot end here.
   Sequence& sequence = sequences_.at(request.scheduling.sequence);
   if (request.sequence_end) sequence.ends_cancelled = true;
   return Remove(sequence, request);

@@ -40,7 +40,7 @@ class StatefulTableTest : public ::testing::Test {
     EXPECT_EQ(Admit(id, flags), Answer::kBegins);
     return *last_;
   }
-  // The next request of the sequence, whose turn has begun; null when there is none.
+  // Returns the sequence's next request, whose turn has begun; null if there is none.
   InferenceRequest* Finish(const InferenceRequest& request, Outcome outcome = Outcome::kGood) {
     refused_.clear();
     if (!table_.End(request, outcome, refused_)) return nullptr;
@@ -195,7 +195,7 @@ TEST_F(StatefulTableTest, AnEndWithoutARequestEndsTheSequence) {
   table_.EndWithoutRequest(1);
   EXPECT_EQ(Admit(1), Answer::kMissing);
   EXPECT_EQ(store_.counts().ended, 1u);
-  // Behind what has come before it.
+  // After the requests that came before it.
   Start(2);
   InferenceRequest& runs = Begin(2);
   EXPECT_EQ(Admit(2), Answer::kWaits);
@@ -206,7 +206,7 @@ TEST_F(StatefulTableTest, AnEndWithoutARequestEndsTheSequence) {
   ASSERT_NE(next, nullptr);
   EXPECT_EQ(Finish(*next), nullptr);
   EXPECT_EQ(store_.counts().ended, 2u);
-  // One that ends already has its own end.
+  // A sequence that is ending already has its own end.
   Start(3);
   InferenceRequest& end = Begin(3, kEnd);
   table_.EndWithoutRequest(3);
@@ -355,8 +355,8 @@ TEST_F(StatefulTableTest, WhatWaitsLeavesAsIfItHadNeverCome) {
   EXPECT_EQ(Admit(1, kStart), Answer::kExists) << "its end has not come";
 }
 
-// Random requests and events against a model that a reader can check by eye: one list of what came for each
-// sequence, and what the contract says of it.
+// Random requests and events against a simple model: a list of arrivals for each sequence, and the rules of
+// the contract.
 class Reference {
  public:
   struct Sequence {
@@ -390,7 +390,7 @@ class Reference {
     for (const auto& [id, sequence] : live) count += sequence.line.empty() ? 0 : sequence.line.size() - 1;
     return count;
   }
-  // What waits now for a sequence that is gone.
+  // Ends a turn; returns the number of requests that wait for a sequence that is gone.
   size_t End(uint64_t id, unsigned flags, Outcome outcome) {
     Sequence& sequence = live[id];
     const size_t behind = sequence.line.size() - 1;

@@ -41,7 +41,7 @@ std::optional<uint64_t> StepOf(const InferenceRequest& request) {
   return std::nullopt;
 }
 
-// Whether the request was made for one that the model itself works on.
+// Returns whether the request was made on behalf of a request that the model itself is running.
 bool LeadsBackTo(const std::string& model, const CallChain* chain) {
   return chain != nullptr &&
          (chain->model == model ||
@@ -51,8 +51,8 @@ bool LeadsBackTo(const std::string& model, const CallChain* chain) {
 
 }  // namespace
 
-// Stands between the model and the request's sink from the moment at which the request goes to the model. Owns
-// itself while the model has the request.
+// Stands between the model and the request's sink once the request goes to the model. Owns itself while the
+// model has the request.
 class StoreLink::Step final : public ResponseSink {
  public:
   Step(StoreLink& link, const InferenceRequest& request, std::optional<Held> before,
@@ -82,11 +82,11 @@ class StoreLink::Step final : public ResponseSink {
   const CorrelationId id;
   const bool start;
   const bool end;
-  const std::optional<Held> before;  // nothing for a sequence that was not here
-  const OwnershipLease begin;        // with which a start begins
+  const std::optional<Held> before;  // nothing if this server did not have the sequence
+  const OwnershipLease begin;        // the lease of a start
   const bool waits;                  // no response leaves before the store has the states
   ResponseSink* const sink;
-  // Until the client has its answer, whatever the model believes.
+  // Held until the client has its answer, even if the request leaves the model before.
   std::unique_ptr<ServableHandle> handle;
 
   bool good = true;
@@ -125,11 +125,11 @@ std::string StoreLink::Who(const CorrelationId& id) const {
   return "sequence " + TextOf(id) + " of model '" + info_.name + "'";
 }
 
-// --- Requests in ---------------------------------------------------------------------------------
+// --- Incoming requests ---------------------------------------------------------------------------
 
 void StoreLink::Take(Request request) {
   const RetryingAllocation retrying;
-  // Counting, as a model alone does, would give a name that another replica has given too.
+  // A counter, as a model alone uses, would give an id that another replica has given too.
   if (IsNone(request->correlation_id) && request->sequence_start) {
     request->correlation_id = RandomSequenceId();
   }
@@ -184,11 +184,11 @@ void StoreLink::BeginOne(Request request) {
   if (std::optional<Held> here = model_.Look(id, true)) {
     const Status right = CheckStep(*request, here->lease);
     if (right.ok()) return Run(std::move(request), std::move(here));
-    // A client that is ahead knows of steps that others have done.
+    // A client that is ahead knows of steps that other replicas have executed.
     const bool ahead = right.code() == StatusCode::kFailedPrecondition && policy_.mode != StoreMode::kDrain;
     if (!ahead) return Refuse(std::move(request), right);
   }
-  // What this server itself knows better than the store goes there first.
+  // If this server has newer states than the store, they are written first.
   std::optional<Writing> writing;
   {
     MutexLock lock(mutex_);
@@ -203,8 +203,8 @@ void StoreLink::BeginOne(Request request) {
   });
 }
 
-// The sequence is this server's before the request runs. Else its first write, late, could take the place of one that its client, told that
-// the start had failed, has begun elsewhere since.
+// The sequence becomes this server's before the request runs. Otherwise a late first write could do damage:
+// the client was told that the start had failed, and may have begun the sequence elsewhere since.
 void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken) {
   const RetryingAllocation retrying;
   OwnershipLease begin{.life = NextLife()};
@@ -216,7 +216,7 @@ void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken)
     }
   } else {
     begin.epoch = taken->epoch;
-    // The model may refuse the start, since the sequence which has its name goes on here.
+    // The model may refuse the start, and then the existing sequence of that name continues here.
     RenewLease(request->correlation_id, taken->before, taken->epoch);
   }
   Run(std::move(request), std::nullopt, begin);
@@ -225,7 +225,7 @@ void StoreLink::OnStart(Request request, const Result<StateStore::Taken>& taken)
 void StoreLink::RenewLease(const CorrelationId& id, uint64_t before, uint64_t epoch) {
   MutexLock lock(mutex_);
   std::optional<Held> here = model_.Look(id, false);
-  // Of another epoch it is no longer this server's.
+  // With another epoch it no longer belongs to this server.
   if (!here || here->lease.epoch != before) return;
   here->lease.epoch = epoch;
   model_.SetLease(id, here->lease);
@@ -263,7 +263,7 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
                  .steps = taken->steps,
                  .confirmed_ns = timers_.NowNs(),
                  .stored = policy_.mode != StoreMode::kDrain};
-  // What is here belongs to an earlier epoch.
+  // The states here belong to an earlier epoch.
   if (model_.Look(id, false)) model_.Drop(id);
   std::vector<SavedSequence> all;
   all.push_back(std::move(saved));
@@ -357,7 +357,7 @@ void StoreLink::OnAnswered(std::unique_ptr<Step> step) {
   if (step->end && !after && (step->good || step->cancelled) && (step->start || step->before)) {
     return EndInStore(std::move(step));
   }
-  // A start that was refused leaves the sequence which has its name.
+  // A refused start leaves the existing sequence of that name.
   const bool moved =
       after && (step->start ? after->lease.life == 0
                             : step->good || !step->before || after->states != step->before->states);
@@ -374,7 +374,7 @@ void StoreLink::Write(std::unique_ptr<Step> step, Held after) {
   std::optional<Writing> writing;
   {
     MutexLock lock(mutex_);
-    // What the store has said meanwhile.
+    // The store's replies may have changed the lease meanwhile.
     if (const auto here = model_.Look(step->id, false)) after.lease = here->lease;
     if (step->start) {
       after.lease = step->begin;
@@ -405,15 +405,15 @@ void StoreLink::EndInStore(std::unique_ptr<Step> step) {
   {
     MutexLock lock(mutex_);
     Active& active = active_[step->id];
-    // What was not written yet need not be.
+    // States that were not written yet need not be.
     if (active.pending && active.pending->held.lease.life == lease.life) {
       lease = active.pending->held.lease;
       active.pending.reset();
     }
   }
-  // There alone earlier ones are left in the store.
+  // Only in kDrain are earlier sequences left in the store.
   if (policy_.mode == StoreMode::kDrain) lease = {};
-  // Alone in this server since it began, or since it was taken over and with that out of the store.
+  // The store does not have it: it has existed only in this server, or the take-over has removed it.
   if (policy_.mode == StoreMode::kDrain && step->before) return Answer(std::move(step));
   const bool waits = policy_.mode == StoreMode::kDurable ||
                      (policy_.mode == StoreMode::kBehind && (step->waits || Late(lease)) && step->before);
@@ -447,7 +447,8 @@ void StoreLink::Answer(std::unique_ptr<Step> step) {
   if (step->good && step->number != 0 && !step->responses.empty()) {
     step->responses.back().parameters.emplace_back(kSequenceStepParameter, step->number);
   }
-  // Before the client can hear the end: if it unloads the model then, that need not wait for this.
+  // Released before the client can see the end: if the client then unloads the model, the unload need not
+  // wait.
   step->handle.reset();
   const size_t count = step->responses.size();
   for (size_t i = 0; i < count; ++i) step->sink->Respond(std::move(step->responses[i]), i + 1 == count);
@@ -611,7 +612,7 @@ void StoreLink::OnAway(const Writing& writing, const Status& why) {
         here->lease.steps = answer->before->lease.steps;
         here->lease.stored = answer->before->lease.stored;
         model_.PutBack(writing.id, *here);
-        // The step may have been written after all.
+        // The store may have executed the step after all.
         active.pending = Pending{*here, true, timers_.NowNs()};
       }
     }

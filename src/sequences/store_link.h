@@ -1,31 +1,33 @@
-// StoreLink: what ties the sequences of one loaded model to the store that replicas share (sequences/state_store.h).
-// It stands before the model, and knows nothing of how the model runs requests.
+// StoreLink: connects the sequences of one loaded model to the store that replicas share
+// (sequences/state_store.h). It stands before the model and does not know how the model runs requests.
 //
 //   request --> Take() --> [one at a time for each sequence] --> is it here? --no--> the store --> taken over
 //                                                                  |yes                               |
 //   client <-- answer <-- written, if it has to be <-- Step <-- the model <----------------------------
 //
-//  - The requests of a sequence go through it one at a time, in the order in which they have come: the next one
-//    goes on when the one before is answered. Those of different sequences do not meet.
-//  - A sequence that is not here is taken over from the store. What the store does not know either goes to the
-//    model, which refuses it in its own words. So a sequence that an instance has lost, or that was idle here for
-//    too long, goes on as well; how long a sequence lives is the store's time-to-live.
-//  - What becomes of an answer, by the store's policy: kDurable, it waits until the store has the new states;
-//    kBehind, it waits only if the store has confirmed nothing of this sequence for longer than the lag, so that no
-//    more than that can be lost, and an owner that has lost the sequence without knowing answers for no longer;
-//    kDrain, it never waits.
-//  - A write that the store refuses, since the sequence has another owner, makes the step fail with ABORTED; the
-//    sequence leaves this server, and a next step would take it over again.
-//  - A write that is not answered: with StoreAway::kContinue the step is answered, and its states are written when
-//    the store is back; with kRefuse it fails with UNAVAILABLE. Then the sequence, which may be a step further in
-//    the store or not, leaves this server, so that the next step begins with what the store has. Not so in kBehind,
-//    where the server knows more than the store: there the step is taken back.
+//  - The requests of a sequence pass one at a time, in order of arrival: the next one continues when the one
+//    before is answered. Requests of different sequences are independent.
+//  - A sequence that this server does not have is taken over from the store. If the store does not know it
+//    either, the request goes to the model, which refuses it with its own error. A sequence therefore also
+//    continues after an instance has lost it, or after it was idle here for too long. The store's
+//    time-to-live decides how long a sequence lives.
+//  - The store's policy decides when an answer is sent. kDurable: when the store has the new states. kDrain:
+//    at once. kBehind: at once, unless the store has confirmed no write of the sequence for longer than the
+//    lag. This limits the loss to the lag, and a former owner that does not know its loss answers no longer
+//    than that.
+//  - If the store refuses a write because the sequence has another owner, the step fails with ABORTED. The
+//    sequence is dropped here, and a next step would take it over again.
+//  - If a write is not answered: with StoreAway::kContinue the step is answered, and its states are written
+//    when the store is back. With kRefuse the step fails with UNAVAILABLE. The store may have executed it or
+//    not, so the sequence is dropped here, and the next step begins with the store's states. In kBehind,
+//    where the server knows more than the store, the step is taken back instead.
 //
-// A client may say which step of its sequence a request is (the parameter `sequence_step`, counted from 1): a step
-// that was done already, or one that comes too early, is refused. The answer says which step it was.
+// A client may number the steps of its sequence (the parameter `sequence_step`, counted from 1). A step that
+// was done already, or that comes too early, is refused. The answer has the number of its step.
 //
-// Any thread. Nothing blocks; what the store answers goes on on the store's thread. One short lock, under which
-// nobody is called, and the model only for what it has of a sequence: it is taken before the model's.
+// Any thread; no call blocks. Replies of the store are handled on the store's thread. One short lock, under
+// which no callbacks are made. Under it the link calls the model only for its own sequences. Lock order:
+// before the model's.
 #pragma once
 
 #include <atomic>
@@ -49,28 +51,30 @@
 
 namespace braid {
 
-// The parameter of requests and responses that counts the steps of a sequence.
+// The parameter of requests and responses with the number of a sequence's step.
 inline constexpr std::string_view kSequenceStepParameter = "sequence_step";
 
-// A model's own sequences, as its link needs them. Any thread; nothing blocks.
+// A model's own sequences, as its link needs them. Any thread; no call blocks.
 class LinkedSequences : public SequenceKeeper {
  public:
-  // Takes a request in as if there were no link.
+  // Takes in a request as if there were no link.
   virtual void Run(std::unique_ptr<InferenceRequest> request) = 0;
-  // These three are called under the link's lock, so they call nobody.
-  // A sequence that lives here. With `touch` it does not expire before its next request has had the time to come.
+  // The next three are called under the link's lock, so they make no callbacks.
+  //
+  // Returns a sequence of this server. With `touch` its idle time restarts, so that its next request can
+  // arrive.
   virtual std::optional<SequenceStore::Held> Look(const CorrelationId& id, bool touch) = 0;
   virtual void SetLease(const CorrelationId& id, const OwnershipLease& lease) = 0;
-  // Makes a sequence what it was. REQUIRES: none of its requests is in the model.
+  // Restores the state of a sequence. REQUIRES: none of its requests is in the model.
   virtual void PutBack(const CorrelationId& id, const SequenceStore::Held& held) = 0;
-  // For who comes back later.
+  // A reference for callbacks that come later.
   virtual std::weak_ptr<Servable> Weak() = 0;
 };
 
 class StoreLink final : public SequenceKeeper {
  public:
-  // Null without a store, and for a model of whose sequences the server has not all, or which nothing would tell
-  // from another one. All outlive the link, which is a part of the model.
+  // Returns null without a store, if the model's sequences are not savable, or if the model has no identity.
+  // All arguments outlive the link, which is a part of the model.
   static std::unique_ptr<StoreLink> Make(LinkedSequences& model, const ServableInfo& info, StateStore* store,
                                          Timers& timers, Logger& log, size_t max_waiting);
   StoreLink(LinkedSequences& model, const ServableInfo& info, StateStore& store, Timers& timers, Logger& log,
@@ -78,11 +82,12 @@ class StoreLink final : public SequenceKeeper {
   // REQUIRES: no request is inside.
   ~StoreLink() override;
 
-  // A request of a sequence has come.
+  // Takes in a request of a sequence.
   void Take(std::unique_ptr<InferenceRequest> request);
-  // The model is about to stop: what was held goes on, and nothing more is written in the background.
+  // Prepares for the model's stop: held requests continue, and no more states are written in the background.
   void BeginStop();
-  // Requests that wait for others of their sequence, or for an earlier life of the model.
+  // The number of requests that wait for others of their sequence, or for the restore of the model's previous
+  // run.
   int64_t waiting() const;
 
   SequenceCounts counts() const override { return model_.counts(); }
@@ -112,19 +117,19 @@ class StoreLink final : public SequenceKeeper {
     bool takes_back = false;
     int64_t since_ns = 0;
   };
-  // A sequence of which something is under way.
+  // A sequence with a request or a write in progress.
   struct Active {
     bool busy = false;  // a request of it is in the model, or waits for the store
     std::deque<Request> waiting;
     std::optional<Pending> pending;
-    uint64_t version = 0;          // of `pending`, counts up
-    bool writing = false;          // one write is on its way
+    uint64_t version = 0;          // of `pending`; counts up
+    bool writing = false;          // a write is in flight
     std::unique_ptr<Step> answer;  // waits for the write of `pending`
-    // The life that has lost the sequence to another owner while a request of it ran, and how.
+    // The life of the sequence that was lost to another owner while a request ran, and the error.
     uint64_t lost_life = 0;
     Status lost;
   };
-  // A write that is to be sent.
+  // A write to be sent.
   struct Writing {
     CorrelationId id;
     uint64_t version = 0;
@@ -136,11 +141,12 @@ class StoreLink final : public SequenceKeeper {
   uint64_t NextLife() { return next_life_.fetch_add(1, std::memory_order_relaxed); }
   std::string Who(const CorrelationId& id) const;
 
-  // The request is the first of its sequence that has not been answered. Here, or after a row of others.
+  // Begins a request that is the first unanswered one of its sequence: here, or in the loop of a caller that
+  // begins a series of requests.
   void Begin(Request request);
   void BeginOne(Request request);
   void OnStart(Request request, const Result<StateStore::Taken>& taken);
-  // What is here goes on under a new epoch, if it was this server's.
+  // Puts the sequence here under a new epoch, if it belonged to this server.
   void RenewLease(const CorrelationId& id, uint64_t before, uint64_t epoch);
   void OnTaken(Request request, Result<StateStore::Taken> taken);
   void Run(Request request, std::optional<Held> before, const OwnershipLease& begin = {});
@@ -153,7 +159,7 @@ class StoreLink final : public SequenceKeeper {
   void EndInStore(std::unique_ptr<Step> step);
   void Answer(std::unique_ptr<Step> step);
   void Fail(std::unique_ptr<Step> step, Status status);
-  // The next request of the sequence goes on.
+  // Begins the next request of the sequence.
   void Leave(const CorrelationId& id);
 
   std::optional<Writing> PrepareLocked(const CorrelationId& id, Active& active) BRAID_REQUIRES(mutex_);
@@ -163,7 +169,7 @@ class StoreLink final : public SequenceKeeper {
   void OnLost(const Writing& writing, Status why);
   void OnAway(const Writing& writing, const Status& why);
   void OnEnded(std::unique_ptr<Step> step, const Result<StateStore::Written>& ended);
-  // The sequence is not this server's any more, or is not known to be.
+  // Drops the sequence, which no longer, or possibly no longer, belongs to this server.
   void Forget(const CorrelationId& id, uint64_t life);
   Status LostError(const CorrelationId& id, StateStore::Verdict verdict) const;
   Status AwayError(const CorrelationId& id, uint64_t step, const Status& why) const;

@@ -30,7 +30,7 @@ class StoreLinkTest : public ::testing::Test {
     const auto found = store_.records.find(id);
     return found == store_.records.end() ? -1 : ValueIn<float>(found->second.states, "sum");
   }
-  // A start that runs as soon as the store, which answers nothing at once, has been asked for an earlier sequence.
+  // A start that runs once the store, which does not answer at once, was asked for an earlier sequence.
   StatefulClient AskStart(StatefulHarness& replica, float value, bool away = false) {
     StatefulClient client = replica.Send(kId, kStart, value);
     store_.AnswerOne(away);
@@ -166,7 +166,7 @@ TEST_F(StoreLinkTest, ALateStartTakesNobodysPlace) {
   EXPECT_EQ(one_.counts().active, 0u);
 }
 
-// Its client was told nothing, and has begun the sequence elsewhere.
+// The client got no answer, and has begun the sequence elsewhere.
 TEST_F(StoreLinkTest, ALateFirstWriteTakesNobodysPlace) {
   for (const bool earlier : {false, true}) {
     Start();

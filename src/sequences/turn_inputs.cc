@@ -8,10 +8,11 @@
 namespace braid {
 namespace {
 
-// From here on a copy is worth a block of the memory that the instance can see.
+// From this size on a copy goes into a block of memory that the instance can see.
 constexpr size_t kSmallBytes = 1024;
 
-// In memory that nobody else has; on the heap when there is no other, where the backend says what it misses.
+// Copies into separate memory. If the allocator has none left, copies to the heap, and the backend reports
+// the lack.
 Buffer Own(const Buffer& bytes, BufferAllocator& allocator) {
   if (bytes.size() > kSmallBytes) {
     if (Result<Buffer> block = allocator.Allocate(bytes.size()); block.ok()) {
@@ -22,7 +23,7 @@ Buffer Own(const Buffer& bytes, BufferAllocator& allocator) {
   return CopyToHeap({bytes.data(), bytes.size()});
 }
 
-// Zeros, or empty strings, of the same shape.
+// Returns zeros, or empty strings, of the same shape.
 Tensor Zeros(const Tensor& like, BufferAllocator& allocator) {
   Tensor zeros{like.name, like.type, like.shape, {}};
   size_t size = like.data.size();

@@ -1,5 +1,6 @@
-// TurnInputs: what the server adds to a request of a sequence before an instance gets it, and takes off
-// again: flags, control tensors, implicit state; and the requests that stand for empty slots.
+// TurnInputs: the inputs that the server adds to a request of a sequence before an instance gets it, and
+// removes afterwards. These are flags, control tensors and implicit state. It also makes the padding requests
+// for empty slots.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace braid {
 
 class TurnInputs {
  public:
-  // `info` is that of a model with sequence_batching, and outlives this.
+  // `info` is that of a model with sequence_batching, and outlives this object.
   explicit TurnInputs(const ServableInfo& info) : info_(info), controls_(*info.config), state_(info) {}
 
   // See ImplicitState.
@@ -23,30 +24,30 @@ class TurnInputs {
   // See ControlInputs::EncodeId().
   Result<Buffer> EncodeId(const CorrelationId& id) const { return controls_.EncodeId(id); }
 
-  // What sequences begin with, and what their states are; none where the model has no implicit state.
+  // The initial states of sequences, and the specifications of states; empty if the model has no implicit
+  // state.
   const std::vector<Tensor>& initial_states() const { return state_.initial(); }
   std::vector<StateSpec> state_specs() const { return state_.specs(); }
 
-  // Adds to a request of a sequence what it has; with `load` the instance has nothing of it. Under the scheduler's
-  // lock, and quick: the tensors share memory with `states`.
+  // Adds the inputs of its sequence to a request. `load`: the instance does not have the sequence's state.
+  // Called under the scheduler's lock, and quick: the tensors share memory with `states`.
   void Add(const Buffer& id_bytes, const std::vector<Tensor>& states, bool load,
            InferenceRequest& request) const;
-  // The same for a request of a sequence that has no other: what a model is warmed up with.
+  // Adds the inputs of a sequence of one request, for the warm-up.
   void AddLone(InferenceRequest& request) const;
-  // A request for a slot that has nothing to run. It goes nowhere when it is answered.
+  // Creates a request for a slot without a request. Its answer is discarded.
   std::unique_ptr<InferenceRequest> MakePadding() const;
   bool IsPadding(const InferenceRequest& request) const { return request.sink == &nowhere_; }
 
-  // Outside of the lock, before an instance gets the execution: gives padding the inputs of the other
-  // requests, as zeros, and the requests memory of their own for the states, since user code may write to
-  // its inputs.
+  // Completes an execution before an instance gets it, without the lock. Padding gets the inputs of the other
+  // requests, as zeros. The states are copied for each request, since user code may write to its inputs.
   void Complete(Execution& execution, BufferAllocator& allocator) const;
 
-  // Takes the states out of a good response to `request` into `states`, which are those before; the response becomes
-  // an error if they are not what they should be. Whether it did.
+  // Moves the states from a good response to `request` into `states`, which are the previous ones. If they
+  // are invalid, turns the response into an error. Returns true if the states were taken.
   bool TakeState(const InferenceRequest& request, InferenceResponse& response,
                  std::vector<Tensor>& states) const;
-  // Makes the request what it was when it came.
+  // Removes all added inputs and outputs from the request.
   static void Remove(InferenceRequest& request);
 
  private:

@@ -1,5 +1,5 @@
-// TryCorpus: gives a fuzzer's function what unit tests try of its first inputs: each as it is, cut off at up to 100 places, and
-// with bytes changed, put in and taken out at random, always in the same way.
+// TryCorpus: runs a fuzzer's function on its seed inputs, for unit tests. It tries each input as it is, cut
+// off at up to 100 places, and with random changes. The random changes are the same in each run.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace braid {
 
-// Each input lies in memory of its own and of its size, so that a sanitizer sees what is read behind it.
+// Each input has its own allocation of exactly its size, so that a sanitizer sees reads beyond its end.
 inline void TryCorpus(const std::filesystem::path& folder,
                       const std::function<void(const uint8_t* data, size_t size)>& take) {
   constexpr size_t kCuts = 100;

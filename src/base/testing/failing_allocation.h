@@ -1,4 +1,5 @@
-// An `operator new` that fails when a test says so. It is the whole program's, and the same in each file that includes this: they are weak.
+// An `operator new` that fails when a test asks for it. It replaces the whole program's. Each file that
+// includes this defines it as a weak symbol.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,12 +18,13 @@ extern "C" char etext;
 
 namespace braid {
 
-// While one exists, allocations of the program's own code fail, of all threads: after the first `before` of them, `count` in a row.
-// Those of libraries do not. A test that goes through all values of `before` until nothing fails any more sees every place:
+// While one exists, allocations of the program's own code fail, in all threads: after the first `before` of
+// them, the next `count`. Allocations by libraries do not fail. A test that tries all values of `before`
+// until no allocation fails covers every place:
 //
 //   for (int before = 0, failed = 1; failed > 0; ++before) {
 //     FailingAllocation failing(before, 1);
-//     ... what is tested, made ready before ...
+//     ... the code under test, prepared beforehand ...
 //     failed = failing.Stop();
 //   }
 class FailingAllocation {
@@ -38,7 +40,7 @@ class FailingAllocation {
   FailingAllocation(const FailingAllocation&) = delete;
   FailingAllocation& operator=(const FailingAllocation&) = delete;
 
-  // No more fails. Returns how many have.
+  // Ends the failures. Returns their number.
   int Stop() {
     made_.store(kOff);
     return failed_.load();
@@ -68,7 +70,7 @@ class FailingAllocation {
     return true;
   }
 
-  // Templates of the standard library's that other libraries use as well.
+  // Templates of the standard library, which other libraries use as well.
   static bool IsShared(const void* caller) {
     Dl_info info{};
     return dladdr(caller, &info) != 0 && info.dli_sname != nullptr &&
@@ -89,7 +91,7 @@ class FailingAllocation {
 [[gnu::weak]] void* operator new[](std::size_t size) {
   return braid::FailingAllocation::Allocate(size, __builtin_return_address(0));
 }
-// What can do without the memory is spared; but it gives back by those below what it has got.
+// Nothrow allocations never fail. They are defined here to match the deallocation functions below.
 [[gnu::weak]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return std::malloc(size == 0 ? 1 : size);
 }

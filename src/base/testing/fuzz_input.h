@@ -1,4 +1,5 @@
-// What a fuzzer is given: numbers from its end, so that what stands before them begins as a seed of the corpus does.
+// FuzzInput: the input of a fuzzer. Numbers are taken from its end, so that the bytes before them begin like
+// a seed of the corpus.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
 
-  // The last two bytes, little-endian, as a number from `least` to `most`; `least` when there are none.
+  // Takes the last two bytes, little-endian, as a number from `least` to `most`. Returns `least` if there are
+  // none.
   size_t Number(size_t least, size_t most) {
     if (rest_.size() < 2) return least;
     const auto byte = [](char value) { return size_t{static_cast<unsigned char>(value)}; };
@@ -28,7 +30,7 @@ class FuzzInput {
     return flag;
   }
   std::string_view rest() const { return rest_; }
-  // The rest, each piece of `size` bytes in memory of its own.
+  // Returns the rest in pieces of `size` bytes, each in its own allocation.
   std::vector<std::string> Pieces(size_t size) const {
     std::vector<std::string> pieces;
     for (size_t at = 0; at < rest_.size(); at += size) pieces.emplace_back(rest_.substr(at, size));

@@ -1,5 +1,5 @@
-// A sink that counts ends, for tests with many requests. Deletes itself with the end, as the calls of
-// protocols do.
+// A sink that counts ends, for tests with many requests. It deletes itself at the end, like the calls of
+// protocols.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace braid {
 
 class CountingSink final : public ResponseSink {
  public:
-  // `open` counts down from what the test has counted up.
+  // `open` is incremented by the test and decremented here.
   CountingSink(std::atomic<int>& ended, std::atomic<int>& open) : ended_(ended), open_(open) {}
   void Respond(std::optional<InferenceResponse>, bool final) override {
     EXPECT_FALSE(inside_.exchange(true));

@@ -1,4 +1,4 @@
-// A backend whose instances do what the test says, when it says so. One thread.
+// A backend whose instances act when a test tells them to. Single-threaded.
 #pragma once
 
 #include <deque>
@@ -26,11 +26,11 @@ class FakeInstance final : public Instance {
     if (here) Finish(inside_.back()->compute_start_ns, 0);
   }
 
-  // How many executions are inside, and the first, which is the running one.
+  // The number of executions inside, and the first of them, which is running.
   size_t inside() const { return inside_.size(); }
   Execution& running() { return *inside_.front(); }
   const std::deque<std::unique_ptr<Execution>>& executions() const { return inside_; }
-  // How many were ever handed over.
+  // The number of executions ever handed over.
   size_t executed() const { return executed_; }
 
   std::unique_ptr<Execution> Take() {
@@ -39,7 +39,7 @@ class FakeInstance final : public Instance {
     return execution;
   }
 
-  // The running execution ends at `now_ns`, after `execute_ns` in user code. Every request gets `response`.
+  // Ends the running execution at `now_ns`, after `execute_ns` in user code. Every request gets `response`.
   void Finish(int64_t now_ns, int64_t execute_ns = 1'000'000, const InferenceResponse& response = {}) {
     auto execution = Take();
     const ExecutionTimes times{execution->compute_start_ns, now_ns - execute_ns, now_ns, now_ns};
@@ -50,21 +50,21 @@ class FakeInstance final : public Instance {
     listener_->OnDelivered(*this);
   }
 
-  // Death as the interface describes it: what runs fails, the rest goes back.
+  // Dies as the interface describes: the running execution fails, the rest is returned.
   void Die() {
     auto inside = std::exchange(inside_, {});
     listener_->OnAvailability(*this, false);
     Bury(std::move(inside));
   }
-  // The same without a word before.
+  // The same without OnAvailability(false).
   void DieUnannounced() { Bury(std::exchange(inside_, {})); }
   void Revive() { listener_->OnAvailability(*this, true); }
 
   ExecutionListener* listener_ = nullptr;
   bool makes_calls_ = false;
-  // What a request gets, where that depends on it.
+  // The answer to a request, if it depends on the request.
   std::function<InferenceResponse(const InferenceRequest&)> answer_;
-  // Executions end within Execute() when they may.
+  // Whether executions end within Execute() if they may.
   bool runs_here_ = false;
 
  private:

@@ -1,4 +1,4 @@
-// A clock that stands until the test moves it.
+// A clock that moves only when the test advances it.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ class ManualTimers final : public Timers {
   bool Withdraw(TimerId id) override { return timers_.erase(id) > 0; }
   void Cancel(TimerId id) override { Withdraw(id); }
 
-  // Runs what is due.
+  // Runs the timers that are due.
   void Run() { Advance(0); }
-  // Moves the clock on, from timer to timer.
+  // Advances the clock, from timer to timer.
   void Advance(int64_t duration_ns) {
     const int64_t end_ns = now_ns_ + duration_ns;
     while (!timers_.empty() && timers_.begin()->first.deadline_ns <= end_ns) {

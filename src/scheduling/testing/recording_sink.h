@@ -1,4 +1,4 @@
-// A sink that keeps what it is told.
+// A sink that records its responses.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class RecordingSink final : public ResponseSink {
     if (on_response) on_response();
   }
 
-  // Of the last response; OK when there is none.
+  // The status of the last response; OK if there is none.
   Status status() const { return responses.empty() ? OkStatus() : responses.back().status; }
 
   std::vector<InferenceResponse> responses;

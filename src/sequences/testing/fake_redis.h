@@ -1,4 +1,4 @@
-// A Redis that answers what a test says, on a port of the loopback interface.
+// A Redis that answers as a test says, on a port of the loopback interface.
 #pragma once
 
 #include <arpa/inet.h>
@@ -29,7 +29,8 @@ namespace braid {
 class FakeRedis {
  public:
   using Words = std::vector<std::string>;
-  // What is answered, in the Redis protocol; "": nothing, to this client never again. Called on the thread of the fake.
+  // Returns the answer in the Redis protocol; "": none, and no further answers to this client. Called on the
+  // fake's thread.
   using Answer = std::function<std::string(const Words&)>;
 
   explicit FakeRedis(Answer answer) : answer_(std::move(answer)) {
@@ -55,7 +56,7 @@ class FakeRedis {
 
   uint16_t port() const { return port_; }
   client::Address address() const { return {"127.0.0.1", std::to_string(port_)}; }
-  // What it was asked, words with blanks between them, but for CLUSTER SLOTS.
+  // The commands received, except CLUSTER SLOTS; words are joined by blanks.
   std::vector<std::string> asked() {
     const std::lock_guard lock(mutex_);
     return asked_;
@@ -73,7 +74,7 @@ class FakeRedis {
     bool silent = false;
   };
 
-  // The first whole command of what has come.
+  // Takes the first complete command from the input.
   static std::optional<Words> Take(std::string& come) {
     size_t at = 0;
     const auto number = [&]() -> std::optional<size_t> {

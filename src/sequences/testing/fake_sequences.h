@@ -1,4 +1,4 @@
-// Fakes for tests of what keeps sequences: a keeper whose sequences are numbers.
+// Fakes for tests of the vault: a keeper whose sequences are numbers.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class SumKeeper : public SequenceKeeper {
  public:
   explicit SumKeeper(std::string identity) : identity_(std::move(identity)) {}
 
-  // What a request of the sequence leaves behind; 0 ends it.
+  // Sets the state after a request of the sequence; 0 ends it.
   void Set(const CorrelationId& id, int32_t sum) {
     std::lock_guard lock(mutex_);
     ++changes_;
@@ -39,7 +39,7 @@ class SumKeeper : public SequenceKeeper {
       sums_[id] = sum;
     }
   }
-  // As when their instance is killed.
+  // Loses all sequences, as when their instance is killed.
   void LoseAll() {
     std::lock_guard lock(mutex_);
     ++changes_;
@@ -62,7 +62,7 @@ class SumKeeper : public SequenceKeeper {
     return restores_;
   }
 
-  // Set before it is used.
+  // Set before first use.
   size_t most = 1000;
   bool is_savable = true;
   std::function<void()> on_drain;
@@ -122,7 +122,7 @@ class SumKeeper : public SequenceKeeper {
   int restores_ = 0;
 };
 
-// A FakeServable with sequences, of the identity in its info.
+// A FakeServable with sequences and the identity in its info.
 class FakeStateful : public FakeServable {
  public:
   FakeStateful(ServableInfo info, std::unique_ptr<BackendModel> model, Journal& journal)

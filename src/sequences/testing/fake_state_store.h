@@ -1,4 +1,4 @@
-// A StateStore in memory, by the rules of the real one, which answers when the test says so.
+// A StateStore in memory with the rules of the real one. It answers when the test says so.
 #pragma once
 
 #include <deque>
@@ -78,7 +78,7 @@ class FakeStateStore final : public StateStore {
   }
   const StorePolicy& policy() const override { return policy_; }
 
-  // Answers what was asked first; with `away` that it cannot, and does nothing.
+  // Answers the oldest call; with `away`, with an error and without executing it.
   void AnswerOne(bool away = false) {
     auto one = std::move(asked.front());
     asked.pop_front();

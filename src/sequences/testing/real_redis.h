@@ -1,4 +1,4 @@
-// A redis-server of a test's own, on a Unix socket in a folder of its own. It keeps nothing on the disk.
+// A redis-server for one test, on a Unix socket in a temporary folder. It writes no data to the disk.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class RealRedis {
   RedisClient::Options options() const {
     RedisClient::Options options;
     options.url.addresses = {{socket(), ""}};
-    // A busy machine is not one that does not answer.
+    // On a busy machine a slow answer must not count as none.
     options.connect_timeout_ns = options.command_timeout_ns = 10 * kSecondNs;
     if (!password_.empty()) options.password_file = folder_ / "secret";
     return options;
@@ -74,7 +74,7 @@ class RealRedis {
   std::filesystem::path folder() const { return folder_; }
 
  private:
-  // The socket has its name before it listens.
+  // The socket file exists before the server listens.
   bool Listens() const {
     sockaddr_un name{};
     name.sun_family = AF_UNIX;

@@ -1,4 +1,4 @@
-// A SequenceModel on instances and a clock that the test moves, and clients that keep what they are told.
+// A SequenceModel whose instances and clock the test controls, and clients that record their answers.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -25,14 +25,14 @@ struct SequenceClient {
   bool waits() const { return !sink->ended; }
 };
 
-// Which requests of a sequence carry which flag.
+// Flags of a request in its sequence.
 enum SequenceFlags : unsigned { kMiddle = 0, kStart = 1, kEnd = 2, kBoth = 3 };
 
 class SequenceHarness {
  public:
   ~SequenceHarness() { Stop(); }
 
-  // Ends the model; another one may be started then.
+  // Ends the model; another one may then be started.
   void Stop() {
     if (!model_) return;
     model_->gate().Close();
@@ -114,8 +114,8 @@ class SequenceHarness {
   StatisticsSnapshot stats() { return model_->statistics().Snapshot(); }
   uint64_t failures(FailureReason reason) { return stats().failures[static_cast<int>(reason)]; }
 
-  bool saves_sequences_ = false;                       // of what is started next
-  std::vector<std::shared_ptr<RecordingSink>> sinks_;  // as long as a request may want to answer
+  bool saves_sequences_ = false;                       // for the next Start()
+  std::vector<std::shared_ptr<RecordingSink>> sinks_;  // alive while a request may answer
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;

@@ -1,5 +1,5 @@
-// A StatefulModel on instances and a clock that the test moves. The model adds what it gets to its state and
-// answers with the sum: input "A" and output "X" are FP32 [1], and so is the state, "sum".
+// A StatefulModel whose instances and clock the test controls. The model adds its input to its state and
+// answers with the sum: input "A", output "X" and the state "sum" are FP32 [1].
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ T ValueIn(const std::vector<Tensor>& tensors, std::string_view name) {
   return value;
 }
 
-// What a client of a stateful model has sent, and hears.
+// A client of a stateful model, with its answer.
 struct StatefulClient {
   std::shared_ptr<RecordingSink> sink = std::make_shared<RecordingSink>();
   std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
@@ -130,13 +130,13 @@ class StatefulHarness {
     Finish(index);
     instance(index).answer_ = std::move(usual);
   }
-  // Sends a request and lets it run.
+  // Sends a request and runs it.
   StatefulClient Ask(CorrelationId id, unsigned flags = kMiddle, float value = 1) {
     StatefulClient client = Send(std::move(id), flags, value);
     if (client.waits()) Finish();
     return client;
   }
-  // The id of what runs; 0 for nothing.
+  // Returns the id of the running request; 0 if none runs.
   uint64_t Running(size_t index = 0) {
     if (instance(index).inside() == 0) return 0;
     return std::get<uint64_t>(instance(index).running().requests.front()->correlation_id);
@@ -145,11 +145,11 @@ class StatefulHarness {
   SequenceCounts counts() { return keeper().counts(); }
   StatisticsSnapshot stats() { return model_->statistics().Snapshot(); }
   uint64_t failures(FailureReason reason) { return stats().failures[static_cast<int>(reason)]; }
-  // Tells all that waits for the timers' thread.
+  // Runs the callbacks that are due on the timers' thread.
   void Tick() { timers_.Run(); }
 
   StatefulSpec stateful_;
-  std::vector<std::shared_ptr<RecordingSink>> sinks_;  // as long as a request may want to answer
+  std::vector<std::shared_ptr<RecordingSink>> sinks_;  // alive while a request may answer
   ManualTimers timers_;
   Logger log_;
   FakeBackendModel* backend_ = nullptr;

@@ -1,4 +1,4 @@
-// States of one number for tests of the order of steps.
+// States of one number, for tests of the order of steps.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline uint64_t ValueOf(const Tensor& tensor) {
   return value;
 }
 
-// What one step makes of a state: no two orders of steps give the same.
+// Returns the state after a step. Any two orders of steps give different states.
 inline uint64_t Step(uint64_t state, uint64_t input) {
   state = (state ^ input) * 0x9E3779B97F4A7C15u;
   return state ^ (state >> 29);
