@@ -397,9 +397,9 @@ def test_a_thread_that_stands_still_is_seen(repository, tmp_path):
             assert stalls() >= 1
             text = said.decode(errors="replace")
             assert re.search(r"thread brd-http-0 stands still for \d+ ms, in:", text)
-            # Its stack: the write, and what it is for.
-            assert "braid::Logger::Write(" in text
-            assert "braid::SequenceModel::Infer(" in text
+            # Its stack: the write, and the call that led there.
+            assert "braid::Logger::Write(" in text, text
+            assert "braid::SequenceModel::Infer(" in text, text
             server.stop()
         finally:
             stop.set()
