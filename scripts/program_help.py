@@ -1,4 +1,4 @@
-"""What `braid --help` and `braid COMMAND --help` say, as data: the man page and the completions are written from it."""
+"""The texts of `braid --help` and `braid COMMAND --help`, as data. The man page and the completions are written from it."""
 
 import dataclasses
 import re
@@ -71,7 +71,8 @@ def version(braid) -> str:
 
 
 def _help(braid, *command) -> str:
-    return subprocess.run([braid, *command, "--help"], capture_output=True, text=True, check=True).stdout
+    option = "--help-all" if command == ("serve",) else "--help"
+    return subprocess.run([braid, *command, option], capture_output=True, text=True, check=True).stdout
 
 
 def _read(text: str) -> tuple[str, list[Group]]:

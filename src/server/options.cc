@@ -234,9 +234,11 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
   app.set_help_flag();
   app.allow_extras();
   bool help = false;
+  bool help_all = false;
   bool markdown = false;
   bool print_config = false;
   app.add_flag("-h,--help", help);
+  app.add_flag("--help-all", help_all);
   app.add_flag("--help-markdown", markdown);
   app.add_flag("--print-config", print_config);
   std::vector<std::pair<const OptionSpec*, CLI::Option*>> given;
@@ -255,7 +257,7 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
   } catch (const CLI::Error& error) {
     return FailToServe(error.what());
   }
-  if (help) return Print(ServeHelp());
+  if (help || help_all) return Print(ServeHelp(help_all));
   if (markdown) return Print(OptionsAsMarkdown());
 
   CommandLine line;

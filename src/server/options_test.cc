@@ -450,13 +450,25 @@ TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {
 }
 
 TEST(Options, HelpNamesEveryOptionAndFitsTheWindow) {
-  CommandLine line = Parse({"--help"});
+  CommandLine line = Parse({"--help-all"});
   EXPECT_EQ(line.exit_code, 0);
   for (const OptionSpec& spec : OptionTable()) {
     EXPECT_THAT(line.out, HasSubstr("--" + std::string(spec.name))) << spec.name;
   }
   std::istringstream lines(line.out);
   for (std::string text; std::getline(lines, text);) EXPECT_LE(text.size(), 100u) << text;
+}
+
+TEST(Options, ShortHelpHasTwentyOptionsAndNamesTheLongOne) {
+  CommandLine line = Parse({"--help"});
+  EXPECT_EQ(line.exit_code, 0);
+  EXPECT_THAT(line.out, HasSubstr("--help-all"));
+  size_t named = 0;
+  for (const OptionSpec& spec : OptionTable()) {
+    const std::string name = "\n  --" + std::string(spec.name);
+    named += line.out.find(name + " ") != std::string::npos || line.out.find(name + "[") != std::string::npos;
+  }
+  EXPECT_EQ(named, 20u);
 }
 
 TEST(Options, EveryUnsupportedOptionHasAReasonAndNamesAreUnique) {

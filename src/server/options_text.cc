@@ -14,6 +14,13 @@ namespace {
 constexpr size_t kWidth = 100;
 constexpr size_t kHelpColumn = 34;
 
+// The options that most users need first.
+constexpr std::string_view kFirstOptions[] = {
+    "model-repository", "model-control-mode", "load-model",  "exit-on-error", "isolate",
+    "python",           "execute-timeout-ms", "host",        "http-port",     "http-use-ssl",
+    "grpc-port",        "grpc-use-ssl",       "token-file",  "metrics-port",  "log-verbose",
+    "log-file",         "cache-config",       "config_path", "port",          "rest_port"};
+
 // Returns `text` wrapped between words, with `indent` spaces before each line except the first.
 std::string Wrapped(std::string_view text, size_t indent) {
   std::string lines;
@@ -97,7 +104,7 @@ std::string ServeUsage() {
   return "usage: braid serve [OPTION...] MODELS_DIR...      (braid serve --help lists the options)\n";
 }
 
-std::string ServeHelp() {
+std::string ServeHelp(bool all) {
   std::string help =
       "usage: braid serve [OPTION...] MODELS_DIR...\n"
       "\n"
@@ -107,6 +114,7 @@ std::string ServeHelp() {
   const OptionSpec* before = nullptr;
   std::string other;
   for (const OptionSpec& spec : OptionTable()) {
+    if (!all && std::ranges::find(kFirstOptions, spec.name) == std::end(kFirstOptions)) continue;
     if (spec.support != OptionSupport::kWorks) {
       other += HelpLine(Signature(spec), SupportText(spec));
       continue;
@@ -120,12 +128,13 @@ std::string ServeHelp() {
   help += "\nAbout this command:\n";
   help +=
       HelpLine("--print-config", "Print every setting, its default and where its value comes from, and exit");
-  help += HelpLine("--help", "Print this");
+  help += HelpLine("--help", "Print the options that most users need first");
+  help += HelpLine("--help-all", "Print all options");
   help += HelpLine("--help-markdown", "Print the options as a Markdown table");
-  help +=
-      "\nKnown, but without work to do here (accepted and noted in the log, or refused with a reason):\n" +
-      other;
-  return help;
+  if (!all) return help;
+  return help +
+         "\nKnown, but without work to do here (accepted and noted in the log, or refused with a reason):\n" +
+         other;
 }
 
 std::string ConfigText(const ServerOptions& options) {

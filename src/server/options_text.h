@@ -10,7 +10,8 @@ namespace braid {
 
 std::string VersionText();  // "braid 0.1.0\n"
 std::string ServeUsage();   // one line
-std::string ServeHelp();    // braid serve --help
+// braid serve --help: the options that most users need first; with `all`, braid serve --help-all.
+std::string ServeHelp(bool all);
 // Returns name, value, default and origin of each supported option, and of each other option that was given.
 std::string ConfigText(const ServerOptions& options);
 // Returns the table of docs/configuration.md.

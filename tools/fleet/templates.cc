@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace braid::fleet {
@@ -53,6 +54,7 @@ Json Templates::FilledText(const std::string& text, const Scope& scope) const {
   size_t from = 0;
   for (size_t at = 0; (at = text.find("${", from)) != std::string::npos;) {
     const size_t end = text.find('}', at);
+    if (end == std::string::npos) throw std::invalid_argument("a template has '${' without '}': " + text);
     filled += text.substr(from, at - from) +
               Find(text.substr(at + 2, end - at - 2), scope).get_ref<const std::string&>();
     from = end + 1;

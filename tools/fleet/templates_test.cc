@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace braid::fleet {
 namespace {
 
@@ -32,6 +34,10 @@ TEST(Templates, RepeatElements) {
 // A value is no template, whatever it looks like.
 TEST(Templates, FillInValuesOnce) {
   EXPECT_EQ(Filled(R"(["$x", "<${x}>"])", {{"x", "${y}@part"}}), R"(["${y}@part","<${y}@part>"])");
+}
+
+TEST(Templates, RefuseAnUnfinishedPlaceholder) {
+  EXPECT_THROW(Filled(R"(["<${x"])", {{"x", 1}}), std::invalid_argument);
 }
 
 }  // namespace

@@ -64,20 +64,20 @@ std::optional<std::string_view> BodyReader::front(const InputBuffer& input) cons
   return input.text().substr(0, front_size_);
 }
 
-void BodyReader::ShowFront(HttpCall& call, const InputBuffer& input, Shown& shown) const {
-  Show(call, front(input).value(), static_cast<size_t>(left_) - (front_ ? 0 : front_size_), shown);
+void BodyReader::OfferFront(HttpCall& call, const InputBuffer& input, Decision& decision) const {
+  Offer(call, front(input).value(), static_cast<size_t>(left_) - (front_ ? 0 : front_size_), decision);
 }
 
-void BodyReader::Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const {
+void BodyReader::Offer(HttpCall& call, std::string_view front, size_t rest, Decision& decision) const {
   MemoryCharge parsed;
   if (front.size() > HttpCall::kLargeFront) {
     parsed.Set(static_cast<int64_t>(front.size() * kParsedBytes));
     if (const Status room = options_.limits->budget.Continue(); !room.ok()) {
-      shown.refused = ErrorResponse(room);
+      decision.refused = ErrorResponse(room);
       return;
     }
   }
-  shown.refused = call.OnFront(front, rest, shown.destinations);
+  decision.refused = call.OnFront(front, rest, decision.destinations);
 }
 
 void BodyReader::EndFront(InputBuffer& input) {
@@ -168,16 +168,16 @@ BodyReader::Whole BodyReader::TakeChunks(InputBuffer& input, HttpResponse& refus
   return Whole::kThere;
 }
 
-void BodyReader::ShowWhole(HttpCall& call, const InputBuffer&, Shown& shown) {
-  if (inflates()) shown.refused = Inflate(shown);
-  if (shown.refused) return;
+void BodyReader::OfferWhole(HttpCall& call, Decision& decision) {
+  if (inflates()) decision.refused = Inflate(decision);
+  if (decision.refused) return;
   whole_.reserve(whole_.size() + HttpCall::kFrontPadding);
   const std::string_view all = whole_;
   const size_t front = std::min(call.front_bytes(), all.size());
-  Show(call, all.substr(0, front), all.size() - front, shown);
-  if (shown.refused) return;
+  Offer(call, all.substr(0, front), all.size() - front, decision);
+  if (decision.refused) return;
   size_t at = front;
-  for (const auto& span : shown.destinations) {
+  for (const auto& span : decision.destinations) {
     BRAID_CHECK(span.size() <= all.size() - at);
     if (!span.empty()) std::memcpy(span.data(), all.data() + at, span.size());
     at += span.size();
@@ -185,7 +185,7 @@ void BodyReader::ShowWhole(HttpCall& call, const InputBuffer&, Shown& shown) {
   BRAID_CHECK(at == all.size());
 }
 
-std::optional<HttpResponse> BodyReader::Inflate(Shown& shown) {
+std::optional<HttpResponse> BodyReader::Inflate(Decision& decision) {
   Decompressor decompressor;
   std::string inflated;
   for (std::string_view left = whole_; !left.empty();) {
@@ -194,7 +194,7 @@ std::optional<HttpResponse> BodyReader::Inflate(Shown& shown) {
     const Status status = decompressor.Append(piece, inflated, options_.max_body_bytes);
     if (!status.ok())
       return decompressor.too_large() ? TooLargeBody(options_, std::nullopt) : ErrorResponse(status);
-    shown.whole.Set(static_cast<int64_t>(inflated.capacity()));
+    decision.whole.Set(static_cast<int64_t>(inflated.capacity()));
     if (inflated.size() <= InputBuffer::kBytes) continue;
     if (Status room = options_.limits->budget.Continue(); !room.ok()) return ErrorResponse(room);
   }

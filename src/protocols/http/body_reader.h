@@ -32,7 +32,7 @@ class BodyReader {
  public:
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
   // The call's decision on its body: a refusal, or the memory for the rest.
-  struct Shown {
+  struct Decision {
     std::optional<HttpResponse> refused;
     std::vector<std::span<std::byte>> destinations;
     MemoryCharge whole;
@@ -61,7 +61,7 @@ class BodyReader {
   // Returns the front once all of it has arrived.
   std::optional<std::string_view> front(const InputBuffer& input) const;
   // Passes the front to the call. May run on any thread while no other thread uses this object.
-  void ShowFront(HttpCall& call, const InputBuffer& input, Shown& shown) const;
+  void OfferFront(HttpCall& call, const InputBuffer& input, Decision& decision) const;
   // Ends the front. The rest goes to the destinations.
   void EndFront(InputBuffer& input);
   // Moves input to the destinations. Returns true once the body is complete.
@@ -73,8 +73,8 @@ class BodyReader {
   Whole TakeWhole(InputBuffer& input, HttpResponse& refused);
   size_t gathered() const { return whole_.size(); }
   bool inflates() const { return coding_ != ContentCoding::kIdentity; }
-  // Inflates the whole body if it is compressed, and passes it to the call. Threads: see ShowFront().
-  void ShowWhole(HttpCall& call, const InputBuffer& input, Shown& shown);
+  // Inflates the whole body if it is compressed, and passes it to the call. Threads: see OfferFront().
+  void OfferWhole(HttpCall& call, Decision& decision);
 
   // Return the memory to receive into: that of a large front (empty for a small one, which is received into
   // the input), and that of the rest.
@@ -121,9 +121,9 @@ class BodyReader {
   HttpResponse Refusal(const Status& status) const;
   Whole TakeChunks(InputBuffer& input, HttpResponse& refused);
   // Passes a front to the call if the memory for its parsed form can be charged.
-  void Show(HttpCall& call, std::string_view front, size_t rest, Shown& shown) const;
+  void Offer(HttpCall& call, std::string_view front, size_t rest, Decision& decision) const;
   // Inflates the body. Returns a refusal on failure.
-  std::optional<HttpResponse> Inflate(Shown& shown);
+  std::optional<HttpResponse> Inflate(Decision& decision);
 
   const HttpListenerOptions& options_;
   Parser* parser_ = nullptr;

@@ -43,7 +43,7 @@ std::string Read(const HttpListenerOptions& options, const std::string& head, st
   BodyReader reader(options);
   InputBuffer input;
   Split call(front);
-  BodyReader::Shown shown;
+  BodyReader::Decision decision;
   const auto receive = [&](std::span<char> room) {
     const size_t bytes = std::min({room.size(), piece, body.size()});
     std::memcpy(room.data(), body.data(), bytes);
@@ -63,8 +63,8 @@ std::string Read(const HttpListenerOptions& options, const std::string& head, st
       if (!more()) return "waits";
     }
     if (taken == BodyReader::Whole::kRefused) return refused.body;
-    reader.ShowWhole(call, input, shown);
-    if (shown.refused) return shown.refused->body;
+    reader.OfferWhole(call, decision);
+    if (decision.refused) return decision.refused->body;
   } else {
     while (!reader.front(input)) {
       if (const auto room = reader.FrontRoom(); !room.empty()) {
@@ -73,10 +73,10 @@ std::string Read(const HttpListenerOptions& options, const std::string& head, st
         return "waits";
       }
     }
-    reader.ShowFront(call, input, shown);
+    reader.OfferFront(call, input, decision);
     reader.EndFront(input);
-    if (shown.refused) return shown.refused->body;
-    reader.set_destinations(std::move(shown.destinations));
+    if (decision.refused) return decision.refused->body;
+    reader.set_destinations(std::move(decision.destinations));
     while (!reader.TakeRest(input)) {
       if (body.empty()) return "waits";
       iovec vectors[1];

@@ -402,7 +402,7 @@ Connection::Step Connection::Advance() {
       return ReadRest();
     case Stage::kWhole:
       return ReadWhole();
-    case Stage::kShown:
+    case Stage::kOffered:
     case Stage::kWriting:
       return Step::kStop;
     case Stage::kDiscard:
@@ -525,36 +525,38 @@ Connection::Step Connection::BeginRequest() {
 Connection::Step Connection::ReadFront() {
   const auto front = body_.front(input_);
   if (!front) return Step::kInput;
-  return Prepare(front->size() > HttpCall::kLargeFront, &BodyReader::ShowFront, &Connection::AfterReadFront);
+  const auto offer = [](Connection& self, HttpCall& call, BodyReader::Decision& decision) {
+    self.body_.OfferFront(call, self.input_, decision);
+  };
+  return Prepare(front->size() > HttpCall::kLargeFront, offer, &Connection::AfterReadFront);
 }
 
-template <class Show>
-Connection::Step Connection::Prepare(bool large, Show show, AfterFront then) {
+Connection::Step Connection::Prepare(bool large, Offer offer, AfterFront then) {
   const std::shared_ptr<ControlPool>& pool = io_->options().large_pool;
   if (!large || pool == nullptr) {
-    BodyReader::Shown shown;
-    shown.destinations = body_.TakeDestinations();  // reuses its memory
-    (body_.*show)(*call_, input_, shown);
-    body_.set_destinations(std::move(shown.destinations));
-    return (this->*then)(std::move(shown.refused));
+    BodyReader::Decision decision;
+    decision.destinations = body_.TakeDestinations();  // reuses its memory
+    offer(*this, *call_, decision);
+    body_.set_destinations(std::move(decision.destinations));
+    return (this->*then)(std::move(decision.refused));
   }
   // std::function must be copyable, so the result travels in a shared pointer.
-  const auto shown = std::make_shared<BodyReader::Shown>();
-  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, shown, show, then] {
-    const Status fault = Guarded([&] { (self->body_.*show)(*call, self->input_, *shown); });
+  const auto decision = std::make_shared<BodyReader::Decision>();
+  const bool submitted = pool->Submit([self = shared_from_this(), call = call_, decision, offer, then] {
+    const Status fault = Guarded([&] { offer(*self, *call, *decision); });
     const RetryingAllocation retrying;  // the connection waits for this
-    if (!fault.ok()) shown->refused = ErrorResponse(fault);
-    self->io_->Post([self, shown, then] {
+    if (!fault.ok()) decision->refused = ErrorResponse(fault);
+    self->io_->Post([self, decision, then] {
       if (self->closed_) return;
       self->clock_.Enter(Stage::kRest);  // a stage in which a fault can be answered
       self->DoGuarded([&] {
-        self->body_.set_destinations(std::move(shown->destinations));
-        if (((*self).*then)(std::move(shown->refused)) == Step::kMore) self->Pump();
+        self->body_.set_destinations(std::move(decision->destinations));
+        if (((*self).*then)(std::move(decision->refused)) == Step::kMore) self->Pump();
       });
     });
   });
   if (!submitted) return AnswerEarly(ErrorResponse(UnavailableError("too many large requests are waiting")));
-  clock_.Enter(Stage::kShown);
+  clock_.Enter(Stage::kOffered);
   return Step::kStop;
 }
 
@@ -578,8 +580,11 @@ Connection::Step Connection::ReadWhole() {
     case BodyReader::Whole::kThere:
       break;
   }
-  return Prepare(body_.gathered() > (body_.inflates() ? kInflatedHere : HttpCall::kLargeFront),
-                 &BodyReader::ShowWhole, &Connection::AfterWhole);
+  const auto offer = [](Connection& self, HttpCall& call, BodyReader::Decision& decision) {
+    self.body_.OfferWhole(call, decision);
+  };
+  return Prepare(body_.gathered() > (body_.inflates() ? kInflatedHere : HttpCall::kLargeFront), offer,
+                 &Connection::AfterWhole);
 }
 
 Connection::Step Connection::AfterWhole(std::optional<HttpResponse> refused) {

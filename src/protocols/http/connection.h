@@ -94,8 +94,8 @@ class Connection final : public HttpExchange,
   Step Discard();
   // Passes the body to the call, on another thread if it is large. Then continues with `then`.
   using AfterFront = Step (Connection::*)(std::optional<HttpResponse> refused);
-  template <class Show>
-  Step Prepare(bool large, Show show, AfterFront then);
+  using Offer = void (*)(Connection&, HttpCall&, BodyReader::Decision&);
+  Step Prepare(bool large, Offer offer, AfterFront then);
   Step AfterReadFront(std::optional<HttpResponse> refused);
   Step AfterWhole(std::optional<HttpResponse> refused);
   Step RunCall();

@@ -15,7 +15,7 @@ enum class HttpStage : unsigned char {
   kFront,    // gathers the front of a plain body of known size
   kRest,     // reads the rest of it to its destinations
   kWhole,    // gathers a chunked or compressed body
-  kShown,    // passes a large front to the call, on another thread
+  kOffered,  // passes a large front to the call, on another thread
   kWriting,  // writes a response that the socket did not take at once; does not read
   kDiscard,  // discards the body of a request that was answered early
   kLinger,   // has sent its last response and waits until the client closes
@@ -63,7 +63,7 @@ class StageClock {
       case HttpStage::kRest:
       case HttpStage::kWhole:
         return options.body_timeout;
-      case HttpStage::kShown:
+      case HttpStage::kOffered:
         return options.idle_timeout;
       case HttpStage::kWriting:
         return options.write_timeout;

@@ -28,7 +28,7 @@ TEST(StageClock, EachStageHasItsLimit) {
            Case{HttpStage::kFront, false, true, seconds(300)},
            Case{HttpStage::kRest, false, true, seconds(300)},
            Case{HttpStage::kWhole, false, true, seconds(300)},
-           Case{HttpStage::kShown, false, true, seconds(100)},
+           Case{HttpStage::kOffered, false, true, seconds(100)},
            Case{HttpStage::kWriting, false, true, seconds(400)},
            Case{HttpStage::kDiscard, false, true, seconds(500)},
            Case{HttpStage::kLinger, false, true, seconds(500)},
