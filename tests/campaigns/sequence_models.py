@@ -1,5 +1,4 @@
 """The rules of sequences as models for linearizable.py. The state: None without a sequence, otherwise its sum.
-sum.
 
 An operation asks (action, x), where the action is "start", "step" or "end". Its answer is one of
 
