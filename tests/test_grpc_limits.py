@@ -453,7 +453,7 @@ LEFT_OUT = [set(), CHOICES, {*CHOICES, "parameters"}, {*CHOICES, "parameters", "
 
 
 def filled(message, text, name, left_out):
-    """Fills what a client can say with `text`, and fields that name a model with `name`."""
+    """Fills a request's text fields with `text`, and fields that name a model with `name`."""
     for field in message.DESCRIPTOR.fields:
         if field.name in left_out or field.cpp_type not in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE):
             continue
@@ -500,7 +500,7 @@ def test_no_method_repeats_a_long_text_whole(repository, serve, tmp_path, name):
                     answer = error.details().encode()
                     assert len(answer) < 2048, path
                     told.add(path)
-                # A stream has the id of its request in its answers.
+                # A stream's answers contain the id of the request.
                 assert "Stream" in path or b"n" * 600 not in answer, path
     assert len(told) > 15
     assert all(len(line) < 4096 for line in server.log.splitlines())

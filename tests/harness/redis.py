@@ -9,9 +9,13 @@ from harness.waiting import wait_until
 
 
 class Redis:
-    """A running Redis. `certificates`: a folder with root.pem, server.pem and server.key; it then speaks only TLS.
-    `master`: the Redis that it replicates. `watches`: the Redis that it watches as a sentinel, under the name "main".
-    `cluster`: it is a node of a RedisCluster."""
+    """A running Redis.
+
+    `certificates` is a folder with root.pem, server.pem and server.key; it then speaks only TLS.
+    `master` is the Redis that it replicates.
+    `watches` is the Redis that it watches as a sentinel, under the name "main".
+    `cluster`: it is a node of a RedisCluster.
+    """
 
     def __init__(self, workdir, password=None, certificates=None, master=None, watches=None, cluster=False):
         self.workdir = workdir

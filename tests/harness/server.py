@@ -85,9 +85,11 @@ class Server:
         self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None,
         user=None, through=(),
     ):  # fmt: skip
-        """Starts the server. `tls`: the SSLContext for HTTP and metrics, if they use TLS. `user`: the id of its user,
-        if this process may choose one; that user must be able to reach `workdir`. `through`: a command that becomes the
-        server."""
+        """Starts the server.
+
+        `tls` is the SSLContext for HTTP and metrics, if they use TLS. The server runs as `user`, if this process may
+        choose one; that user must be able to reach `workdir`. The command `through` becomes the server.
+        """
         self.tls = tls
         self.mark = uuid.uuid4().hex
         self.workdir = pathlib.Path(workdir)
