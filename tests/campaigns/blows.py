@@ -196,7 +196,7 @@ class Blows:
     # ---- resources of the machine ----
 
     def fill_disk(self, draw):
-        """Fills the disk with the saved states of sequences."""
+        """Fills the disk on which the states of sequences are saved."""
         file = self._disk / "full"
         with contextlib.suppress(OSError), file.open("wb", buffering=0) as full:
             while full.write(bytes(1 << 12)):

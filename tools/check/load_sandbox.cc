@@ -31,7 +31,7 @@ class TriedServable final : public Servable {
  public:
   explicit TriedServable(ServableInfo info) : Servable(std::move(info)) {}
   BufferAllocator& input_allocator() override { return heap_; }
-  // Destroys the request without a response.
+  // Destroying the request ends it.
   void Infer(std::unique_ptr<InferenceRequest>) override {}
   Readiness readiness() const override { return {}; }
   void Stop(int64_t) override {}

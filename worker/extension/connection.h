@@ -87,8 +87,9 @@ class Connection {
  public:
   static Result<std::unique_ptr<Connection>> Open(Channel::WorkerEnd end);
 
-  // Starts the thread that receives segments. It ends the process when the server is gone, because the work
-  // of Python has no receiver then. With kEndsFamily, it also ends all processes that user code has started.
+  // Starts the thread that receives segments. It ends the process as soon as the server is gone, even during
+  // user code, because nothing can use the results then. With kEndsFamily, it also ends all processes that
+  // user code has started.
   enum class Alone : unsigned char { kEnds, kEndsFamily };
   Status StartWatching(Alone alone);
   void ConfigureArena(size_t keep_bytes);

@@ -89,8 +89,8 @@ class Inbox {
 
   // Waits for messages that no other thread is about to take, or for Summon(). Takes no message: call
   // TakeMain() with the GIL, so that messages are handled in order. Only the reading thread gets kTimeout and
-  // kAttend. REQUIRES: one call of WillAwait() for each call, with the GIL, so that the next holder of the
-  // GIL can count on this thread.
+  // kAttend. REQUIRES: one WillAwait() before each Await(), with the GIL, so that the GIL's next holder can
+  // count on this thread.
   Outcome Await(int64_t timeout_ns);
   void WillAwait();
   // Takes a queued message; false if there is none. A thread that Await() returned for messages must call it
