@@ -97,7 +97,7 @@ class Worker {
   // Fills a message from a response object, with only the requested outputs. Copies large outputs to memory
   // that the server can read. False with an exception set.
   bool Prepare(OpenRequest& request, PyObject* response, OutgoingResponse& out);
-  // Sends a response before, or without, the return of an execution. False with an exception set.
+  // Sends a response by itself, not with the answer to an execution. False with an exception set.
   bool SendResponse(OpenRequest& request, OutgoingResponse& out);
   // Sends the end of a request without a further response.
   bool SendEnd(OpenRequest& request);
@@ -139,8 +139,8 @@ class Worker {
   uint64_t BlockedExecution() const;
   // For Python nodes: the calling thread runs user code of that call; 0: it has left user code.
   static void SetNodeCall(uint64_t call);
-  // The same for a call during which the calling thread blocks. In a task of the event loop, this blocks all
-  // executions.
+  // Like BlockedExecution(), but for a call during which the calling thread blocks. In a task of the event
+  // loop, this blocks all executions.
   uint64_t HeldUpExecution() const;
   // Whether `loop` is the model's, whose thread reads the channel itself.
   bool IsModelLoop(PyObject* loop) const { return !forked() && loop_.get() == loop; }
