@@ -1,6 +1,6 @@
 """Fixtures of the end-to-end tests.
 
-Tests that only look share the server of their file; a test that breaks things has its own.
+Tests that only read share the server of their file; a test that breaks something has its own server.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_configure(config):
-    # The same everywhere: without GPUs, but for tests that bring their own (harness/gpus.py).
+    # Without GPUs everywhere, except for tests that bring their own (harness/gpus.py).
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     config.pluginmanager.register(Distribution())
 
@@ -63,13 +63,13 @@ def module_serve(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def examples_server(module_serve):
-    """examples_server() is the server of the example models that the pages of a file share."""
+    """examples_server() returns the server of the example models, which the pages of a file share."""
     return functools.cache(lambda: module_serve(ROOT / "examples" / "models"))
 
 
 @pytest.fixture
 def connect():
-    """connect(protocol, server) gives a client that is closed with the test."""
+    """connect(protocol, server) returns a client that is closed with the test."""
     with contextlib.ExitStack() as stack:
 
         def make(protocol, server, **options):
@@ -88,5 +88,6 @@ def client(request, server, connect):
 
 @pytest.fixture
 def bill_of():
-    """bill_of(package) gives what scripts/sbom writes of a package: valid in the schema's words, and the same bytes each time."""
+    """bill_of(package) returns the bill of a package by scripts/sbom: valid by its schema, and the same bytes each
+    time."""
     return materials.bill_of

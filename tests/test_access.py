@@ -1,4 +1,4 @@
-"""Users and rights: tokens, a policy, what is read again, the management port, and what each protocol answers."""
+"""Users and rights: tokens, a policy, reloading of both, the management port, and the responses of each protocol."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def bearer(name):
 
 
 def ask(server, method, path, who=None, body=None, port="http"):
-    """(status, error or answer)"""
+    """Returns (status, error or answer)."""
     status, headers, answer = server.request(method, path, body, bearer(who), address=getattr(server, port))
     assert (headers["WWW-Authenticate"] == "Bearer") == (status == 401)
     try:
@@ -83,7 +83,7 @@ def stub(server):
 
 
 def code_of(call, *arguments, who=None):
-    """(code, text) of a gRPC call; OK without a text."""
+    """Returns (code, text) of a gRPC call; OK has no text."""
     try:
         call(*arguments, metadata=list(bearer(who).items()), timeout=30)
     except grpc.RpcError as error:
@@ -143,7 +143,7 @@ def test_a_token_opens_what_the_policy_says_over_http(server):
     assert infer(server, "add", "alice")[1]["outputs"][0]["data"] == [3]
     denied = "'alice' may not use the API 'inference' of model 'other'"
     assert infer(server, "other", "alice") == (403, denied)
-    # What there is not is told as little as what there is.
+    # A missing model gives no more information than an existing one.
     assert infer(server, "none", "alice") == (403, denied.replace("other", "none"))
     assert infer(server, "add", "bob") == (403, "'bob' may not use the API 'inference' of model 'add'")
     assert ask(server, "POST", "/v2/models/other/generate", "alice", "{}") == (403, denied)
@@ -254,7 +254,7 @@ def test_the_files_are_read_again(repository, serve, tmp_path):
     server.wait_for_log("every user of this machine can read the token file")
     assert infer(server, "add", "alice")[0] == 200
     assert infer(server, "add", "bob") == (401, UNKNOWN)
-    # A stream that is open notices too.
+    # An open stream notices the change, too.
     client = triton_grpc.InferenceServerClient(server.grpc)
     answers = []
     client.start_stream(lambda result, error: answers.append(error), headers=bearer("alice"))

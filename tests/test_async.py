@@ -1,4 +1,4 @@
-"""Models whose execute is a coroutine function: alone, many at once, and calling other models."""
+"""Models whose execute is a coroutine function: single requests, many at once, and calls to other models."""
 
 import queue
 import threading
@@ -27,7 +27,7 @@ def numbers(*values):
 class TritonPythonModel:
 """
 
-# Every execution waits until `GROUP` of them are under way, so it hangs unless they overlap.
+# Every execution waits until `GROUP` of them run, so the test hangs unless they overlap.
 OVERLAPPING = (
     HEAD
     + """

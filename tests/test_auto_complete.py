@@ -10,7 +10,7 @@ EXECUTE = per_request("return respond(OUT=get(request, 'IN'))")
 
 
 def completing(*lines):
-    """A model whose auto_complete_config runs these lines on `c`."""
+    """Returns a model whose auto_complete_config runs these lines on `c`."""
     body = "\n".join(f"        {line}" for line in lines)
     return EXECUTE.replace(
         "class TritonPythonModel:\n",
@@ -160,7 +160,7 @@ def test_conflicts_are_value_errors(repository, serve):
             "    except ValueError:",
             "        errors.append(1)",
             "assert errors == [1, 1]",
-            # The same again is no conflict.
+            # Repeating the same input is not a conflict.
             INPUT,
             INPUT,
             OUTPUT,

@@ -1,4 +1,5 @@
-"""Requests of shapes that an OpenVINO model cannot do: refused by name, and nobody else notices, whatever serves them."""
+"""Requests with shapes that an OpenVINO model cannot compute get an error with the shape; other requests are
+unaffected."""
 
 import json
 import threading
@@ -123,7 +124,7 @@ def test_one_bad_among_eighty(server, connect, name):
 
 
 def test_a_model_is_compiled_anew_once(server, client):
-    """Shapes are tried before the device gets them, once one was bad."""
+    """After the first bad shape, each new shape is tried before it reaches the device."""
     for columns in range(5, 15):
         with client.fails("INVALID_ARG", contains=CANNOT):
             ask(client, "single", np.ones((3, columns), np.float32))

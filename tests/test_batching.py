@@ -1,4 +1,4 @@
-"""Dynamic batching (13.2): what runs together, in what order, and what is turned away."""
+"""Dynamic batching (13.2): the content and order of batches, and rejected requests."""
 
 import concurrent.futures
 import queue
@@ -12,8 +12,8 @@ from harness.repository import config, per_request
 IN = [("IN", "INT32", [1])]
 OUT = [("OUT", "INT32", [1]), ("BATCH", "INT32", [1]), ("CALL", "INT32", [1])]
 
-# Gives each request its input, the rows of its batch, and the number of the call. A negative input waits for the
-# file GO, and says that it does by the file STARTED.
+# Each request returns its input, the rows of its batch, and the number of the call. A negative input waits for the file
+# GO, and creates the file STARTED.
 BATCH = """
 import os, time
 import numpy as np
@@ -47,7 +47,7 @@ class TritonPythonModel:
 
 
 class Model:
-    """One batching model on a server of its own, with an instance that can be held."""
+    """A batching model on its own server, with an instance that can be held."""
 
     def __init__(self, repository, serve, batching, max_batch_size=8, inputs=IN):
         self.folder = repository.add(
@@ -57,7 +57,7 @@ class Model:
         self.pool = concurrent.futures.ThreadPoolExecutor(64)
 
     def send(self, *values, protocol="grpc", **more):
-        """Starts one request with one row for each value; the future gives (out, batch, call), or raises."""
+        """Starts one request with one row per value. The future returns (out, batch, call), or raises."""
 
         def run():
             client = Client(protocol, self.server)
@@ -106,7 +106,7 @@ def model(repository, serve):
 
 
 def test_preferred_size_is_sent_at_once(model):
-    # A delay of 12 s would show.
+    # A wait of 12 s would be noticed.
     batch = model("dynamic_batching { preferred_batch_size: [8] max_queue_delay_microseconds: 12000000 }")
     start = time.monotonic()
     answers = [f.result(20) for f in [batch.send(n, n + 10) for n in range(4)]]
@@ -246,7 +246,7 @@ def test_request_timeout_counts_when_it_may(model):
 
 
 def test_request_timeout_holds_behind_a_fast_model(model):
-    """What is handed to a busy instance ahead would wait there for as long as it is busy."""
+    """A request that was handed early to a busy instance would wait there past its timeout."""
     batch = model("dynamic_batching { default_queue_policy { allow_timeout_override: true } }", max_batch_size=1)
     client = Client("grpc", batch.server)
     for value in range(200):
@@ -257,7 +257,7 @@ def test_request_timeout_holds_behind_a_fast_model(model):
         tensor = client.input("IN", np.array([[value]], dtype=np.int32))
         client.raw.async_infer("batch", [tensor], lambda result, error: answers.put(error), **more)
 
-    # The instance is thought to be about to end when the others come, right behind the one that holds it.
+    # The server expects the instance to finish soon when the other requests arrive.
     send(-1)
     for value in range(5):
         send(value, timeout=50000)
@@ -285,7 +285,7 @@ def test_delayed_requests_come_after_those_in_time(model):
     batch.hold()
     late = batch.send(1, timeout=1000)
     batch.wait_pending(1)
-    time.sleep(0.05)  # the timeout of the first must have passed
+    time.sleep(0.05)  # longer than the timeout of the first request
     patient = batch.send(2)
     batch.wait_pending(2)
     batch.release()

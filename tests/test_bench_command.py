@@ -1,4 +1,4 @@
-"""`braid bench` against a real server: what it says is what the server has counted, and what is wrong is found."""
+"""`braid bench` against a real server: its figures match the server's counts, and it detects faults."""
 
 import csv
 import json
@@ -13,7 +13,8 @@ from harness.repository import config, per_request
 from harness.server import BINARY
 from harness.waiting import wait_until
 
-# Refuses a step that does not follow the one before of its sequence; a sequence has 3 to 5 steps, or what the data says.
+# Refuses a step that does not follow the previous one of its sequence. A sequence has 3 to 5 steps, or those of the
+# data.
 STEPS = per_request(
     """
     start, end, ready, sequence, value = (get(request, name).reshape(-1)[0] for name in ("START", "END", "READY", "ID", "IN"))
@@ -257,7 +258,7 @@ def test_sequences_have_their_steps(server, protocol, more):
         )  # fmt: skip
     )
     assert level["errors"] == {}
-    # What was begun is ended: a request more for each sequence that was on its way.
+    # Open sequences are ended: one more request for each.
     assert 60 <= level["requests"] <= 63
     assert counted(server, "steps")[0] - before == level["requests"]
 
@@ -377,7 +378,7 @@ def test_an_interrupt_ends_with_what_was_measured(server, protocol, load):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
-    # Slow enough that it is killed before the last request.
+    # Slow enough to be killed before the last request.
     source = per_request("time.sleep(0.005)\nreturn respond(OUT=get(request, 'IN'))")
     repository.add("echo", source, config(None, [("IN", "INT32", [4])], [("OUT", "INT32", [4])]))
     server = serve(repository)

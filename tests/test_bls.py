@@ -13,7 +13,7 @@ from harness.clients import strings
 from harness.repository import config, per_request
 from harness.waiting import wait_until
 
-# Runs a snippet inside execute and gives its `result` back as JSON. A snippet with `await` runs as a coroutine.
+# Runs a snippet inside execute and returns its `result` as JSON. A snippet with `await` runs as a coroutine.
 PROBE = """
 import asyncio, inspect, json, os, textwrap, threading, time
 import numpy as np
@@ -85,7 +85,7 @@ class TritonPythonModel:
         return responses
 """
 
-# Requests overlap in one event loop, which a blocking call holds up.
+# Requests overlap in one event loop, which a blocking call delays.
 LOOPING = """
 import asyncio
 import numpy as np
@@ -120,7 +120,7 @@ BRIDGE = per_request(
 
 PROBE_CONFIG = {"inputs": [("CODE", "STRING", [1])], "outputs": [("RESULT", "STRING", [1])]}
 
-# Says what it sees of its request.
+# Returns the facts that it sees of its request.
 FACTS = per_request(
     """
     facts = {
@@ -137,7 +137,7 @@ FACTS = per_request(
     """
 )
 
-# Sends as many responses as IN has elements; the end comes with the last when the parameter "with" is set.
+# Sends as many responses as IN has elements. If the parameter "with" is set, the end comes with the last one.
 REPEAT = """
 import json
 import numpy as np
@@ -159,7 +159,7 @@ class TritonPythonModel:
         return None
 """
 
-# Waits until it is cancelled or IN[0] seconds have passed; says which.
+# Waits until it is cancelled or IN[0] seconds have passed; returns which happened.
 PATIENT = per_request(
     """
     pb_utils.Logger.log_info("patient begins")
@@ -181,7 +181,7 @@ FAILING = per_request(
     """
 )
 
-# Calls the model that TEXT names first, with the rest of TEXT; at its end it answers with what it got.
+# Calls the first model in TEXT, with the rest of TEXT; the last model returns its input.
 CHAIN = per_request(
     """
     names = get(request, "TEXT")[0].decode().split(",")
@@ -204,7 +204,7 @@ SLOW_CHAIN = CHAIN.replace('self.args.get("pause", 0.0)', "1.0")
 CHAIN_CONFIG = {"inputs": [("TEXT", "STRING", [1])], "outputs": [("TEXT", "STRING", [1])]}
 
 
-# The ensemble gives TEXT to `a`, and `a` calls whatever TEXT names: perhaps the ensemble.
+# The ensemble passes TEXT to `a`, and `a` calls the model in TEXT, perhaps the ensemble itself.
 AROUND = """
 platform: "ensemble"
 ensemble_scheduling { step [ {
@@ -261,7 +261,7 @@ def server(module_repository, module_serve):
 
 @pytest.fixture
 def run(server, connect):
-    """run(code) runs a snippet in a model and gives its result."""
+    """run(code) runs a snippet in a model and returns its result."""
 
     def go(code, model="probe", client=None):
         client = client or connect("grpc", server)
@@ -274,7 +274,7 @@ def run(server, connect):
 
 @pytest.fixture
 def chain(server, connect):
-    """chain(model, "b,c") lets model call b, which calls c."""
+    """chain(model, "b,c") makes the model call b, which calls c."""
 
     def go(model, text):
         result = connect("grpc", server).infer(model, {"TEXT": strings(text)}, client_timeout=20)
@@ -283,7 +283,7 @@ def chain(server, connect):
     return go
 
 
-# ---- values and what goes with them ---------------------------------------------------------------
+# ---- values and properties of requests ---------------------------------------------------------------
 
 
 def test_a_call_answers_with_the_callees_tensors(run):
@@ -485,7 +485,7 @@ return [answer, took < 3]
 
 
 def test_the_time_of_a_call_counts_from_the_call(run):
-    """So that what is shorter than the way to the callee has always expired, though that is idle."""
+    """A timeout shorter than the way to the callee always expires, even if the callee is idle."""
     code = """
 import asyncio
 answers = {text(ask("queued", [tensor("IN", [[0.0]])], timeout=5).exec()) for _ in range(20)}
@@ -705,7 +705,7 @@ def test_a_cycle_over_two_models_is_named(chain):
 
 
 def test_two_clients_that_hold_the_last_instances(chain):
-    """Both instances are held by calls to the model itself: one call fails, the other then finds an instance."""
+    """If both instances are held by calls to the model itself, one call fails, and the other then finds an instance."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         answers = sorted(each.result(20) for each in [pool.submit(chain, "pair", "pair") for _ in range(2)])
     assert "the call to model 'pair' would wait for itself: pair_0_" in answers[0]

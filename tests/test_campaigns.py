@@ -1,4 +1,4 @@
-"""The campaigns of tests/campaigns, each for some seconds, as `make nightly` runs them for minutes, and what they judge by: the
+"""The campaigns of tests/campaigns, each for some seconds (`make nightly` runs them for minutes), and their tools: the
 checker of histories, slopes, ledgers."""
 
 import itertools
@@ -17,7 +17,7 @@ from harness.campaigns import run_campaign
 
 
 def test_chaos_loses_nothing_and_leaves_nothing():
-    # On machines that do other things at the same time; by hand a server heals within five seconds.
+    # The limit is for busy machines; run alone, a server heals within five seconds.
     printed = run_campaign(
         "chaos", "--requests", 100_000, "--seconds", 10, "--every", 0.3, "--seed", 7, "--heal-seconds", 20
     )
@@ -58,7 +58,7 @@ def test_failing_calls_and_allocations_cost_requests_and_not_the_server():
 
 
 def serial(*steps):
-    """A history of one client: (what, x, told) one after the other."""
+    """Returns a history of one client: (action, x, answer) in sequence."""
     return [Operation(2 * i, 2 * i + 1, (what, x), told) for i, (what, x, told) in enumerate(steps)]
 
 
@@ -80,7 +80,7 @@ def test_a_serial_history(model):
         (1, ("step", 3, ("sum", 5))),  # lost
         (1, ("step", 3, ("sum", 11))),  # done twice
         (1, ("step", 3, MISSING)),
-        (2, ("end", 1, ("sum", 6))),  # of an older state
+        (2, ("end", 1, ("sum", 6))),  # from an older state
         (3, ("step", 2, ("sum", 11))),  # after its end
         (3, ("step", 2, EXISTS)),
     ],
@@ -151,7 +151,7 @@ def test_errors_that_a_death_brings():
 
 
 def by_brute_force(history, step, initial):
-    """Whether any order of any of the optional operations explains it."""
+    """Whether any order, with any of the optional operations, explains it."""
     required = [each for each in history if not each.optional]
     optional = [each for each in history if each.optional]
     for count in range(len(optional) + 1):
@@ -168,7 +168,7 @@ def by_brute_force(history, step, initial):
 
 @pytest.mark.parametrize("model", [stateful, batched])
 def test_the_checker_agrees_with_brute_force(model):
-    """Small histories: some as a server makes them, some with an answer changed."""
+    """Checks small histories: some as a server produces them, some with a changed answer."""
     verdicts = []
     for history in small_histories(model, 300):
         found = linearization(history, model, None)
@@ -187,7 +187,7 @@ def test_the_checker_agrees_with_porcupine(model):
 
 
 def small_histories(model, count, most=5):
-    """Histories as a server might make them, and ones with an answer that it might not give."""
+    """Yields histories that a server may produce, and some with an impossible answer."""
     draw = random.Random(4)
     for _ in range(count):
         state, now, history = None, 0.0, []
@@ -249,7 +249,7 @@ def test_noise_is_not_growth():
         found = slopes.slope(points)
         assert abs(found.percent_per_hour) < 0.2
         decided += not found.exceeds(0)
-    assert decided >= 190  # it may be taken for growth one time in 40
+    assert decided >= 190  # a false alarm is allowed one time in 40
 
 
 def test_growth_within_noise():

@@ -1,4 +1,4 @@
-"""The campaign tests/campaigns/fleet for some seconds, as `make nightly` runs it for minutes."""
+"""The campaign tests/campaigns/fleet for some seconds (`make nightly` runs it for minutes)."""
 
 import pytest
 from harness.campaigns import run_campaign

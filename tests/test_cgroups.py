@@ -1,5 +1,5 @@
-"""Control groups of workers. They are tested where a folder of cgroup v2 with all controllers can be written to, and on a machine
-that has that."""
+"""Control groups of workers. The tests run where a folder of cgroup v2 with all controllers is writable, and on a
+virtual machine that has one."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ HAS_CGROUPS = pytest.mark.skipif(
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# Does what it is asked to, and says what came of it.
+# Carries out a command, and returns the result.
 MODEL = per_request(
     """
     import os, subprocess
@@ -55,7 +55,7 @@ MODEL = per_request(
 
 @pytest.fixture
 def delegated(tmp_path_factory):
-    """A folder of the server's own."""
+    """A folder for the server alone."""
     folder = FOLDER / tmp_path_factory.mktemp("group").name
     (FOLDER / "cgroup.subtree_control").write_text("+memory +pids +cpu")
     folder.mkdir()
@@ -68,14 +68,14 @@ def delegated(tmp_path_factory):
 
 
 def ask(server, model, name, argument):
-    """(HTTP status, what the model says or the error)."""
+    """Returns (HTTP status, the model's answer or the error)."""
     request = {"inputs": [{"name": "IN", "shape": [1], "datatype": "BYTES", "data": [json.dumps([name, argument])]}]}
     status, answer = server.json("POST", f"/v2/models/{model}/infer", request)
     return status, json.loads(answer["outputs"][0]["data"][0]) if status == 200 else answer["error"]
 
 
 def groups(folder):
-    """{group: {process}} of the workers."""
+    """Returns {group: {process}} of the workers."""
     return {path: set(map(int, (path / "cgroup.procs").read_text().split())) for path in folder.glob("braid-worker-*")}
 
 
@@ -114,7 +114,8 @@ def test_each_worker_has_a_group_with_its_limits(start, delegated):
 
 @HAS_CGROUPS
 def test_memory_that_is_out_costs_the_request(start, delegated):
-    """And the worker, which comes back; the other model notices nothing."""
+    """Exceeding the memory limit fails the request and ends the worker, which is restarted; the other model is
+    unaffected."""
     server = start("--worker-cgroup-limit=small=memory.max=128M", "--worker-cgroup-limit=small=memory.swap.max=0")
     before = groups(delegated)
     worker, child = ask(server, "small", "leave", 600)[1]
@@ -157,7 +158,8 @@ def test_what_the_kernel_refuses_is_said_at_the_start(delegated, repository, ser
 
 @HAS_CGROUPS
 def test_a_server_in_its_folder_goes_into_a_group_of_its_own(delegated, repository, serve):
-    """As systemd starts services with Delegate=yes. What a server that was killed has left goes with the next start."""
+    """As under systemd with Delegate=yes, a server in its folder moves into a group of its own. The next start removes
+    groups of a killed server."""
     repository.add("small", MODEL, config("small", TEXT, OUT))
     enter = ["/bin/sh", "-c", f'echo $$ >{delegated}/cgroup.procs && exec "$@"', "sh"]
     options = ("--worker-cgroup", delegated, "--worker-cgroup-limit=memory.max=512M")
@@ -176,7 +178,7 @@ def test_a_server_in_its_folder_goes_into_a_group_of_its_own(delegated, reposito
 
 @HAS_CGROUPS
 def test_groups_that_are_there_already_are_passed_over(delegated, repository, serve):
-    """In a container a server mostly has the id of the one before it, and their groups have the same names."""
+    """In a container, a server often has the same process id as its predecessor, and so the same names of groups."""
     repository.add("small", MODEL, config("small", TEXT, OUT))
     before = ["/bin/sh", "-c", f'for n in 1 2 3; do mkdir {delegated}/braid-worker-$$-$n; done && exec "$@"', "sh"]
     server = serve(repository, "--worker-cgroup", delegated, through=before)
@@ -191,9 +193,9 @@ def test_groups_that_are_there_already_are_passed_over(delegated, repository, se
 
 @HAS_CGROUPS
 def test_a_controller_that_is_missing_is_named(delegated, repository, serve):
-    """Before the server has changed anything."""
+    """A missing controller is an error before the server has changed anything."""
     repository.add("small", MODEL, config("small", TEXT, OUT))
-    inner = delegated / "inner"  # which delegated hands nothing on to
+    inner = delegated / "inner"  # delegated passes no controller on to it
     inner.mkdir()
     enter = ["/bin/sh", "-c", f'echo $$ >{inner}/cgroup.procs && exec "$@"', "sh"]
     options = ("--worker-cgroup", inner, "--worker-cgroup-limit=memory.max=1G")
@@ -233,7 +235,7 @@ def test_another_folder_is_refused(repository, serve, tmp_path):
     ids=["one", "all"],
 )
 def test_on_a_machine_with_cgroup_v2(tmp_path, chosen, told):
-    """Its kernel is slow, so that all of these tests run there by night."""
+    """The machine's kernel is slow, so all of these tests run there only at night."""
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", pathlib.Path(__file__)]
     status, output = machine.run([*tests, *chosen], tmp_path)
     assert status == 0, output

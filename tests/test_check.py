@@ -1,4 +1,4 @@
-"""`braid check`: what it says of files, and that the server agrees."""
+"""`braid check`: its findings, and their agreement with the server."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def places(answer, level=None):
 
 # ---- model folders ----
 
-# What a config.pbtxt of a Python model has wrong: its text, and level, line, column, rule and a part of the message.
+# Faults in a config.pbtxt of a Python model: the text, and level, line, column, rule and a part of the message.
 FAULTS = {
     "typing error": (
         'backend: "python"\nmax_batchsize: 8\n',
@@ -139,7 +139,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
-    """A repository with a model for each fault, and one that is right."""
+    """A repository with a model for each fault, and a valid one."""
     repository = Repository(tmp_path_factory.mktemp("faulty") / "models")
     for name, (text, _) in FAULTS.items():
         repository.add(name.replace(" ", "_"), IDENTITY, text)
@@ -588,12 +588,12 @@ def test_graph_without_effect(tmp_path):
     assert places(answer) == [("graph.pbtxt", 1, 1, "no-effect")]
 
 
-# ---- what passes loads ----
+# ---- models that pass also load ----
 
 
 @pytest.mark.parametrize("folder", ["examples/models", "bench/models"])
 def test_models_of_this_repository_pass(folder, serve, tmp_path):
-    # The bench copies the models of its ensemble, which stand there under one name.
+    # The bench copies the models of its ensemble, which exist there under one name.
     models = shutil.copytree(ROOT / folder, tmp_path / "models", ignore=shutil.ignore_patterns("ensemble3"))
     code, answer = check_json(models)
     assert code == 0, answer

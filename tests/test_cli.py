@@ -1,4 +1,4 @@
-"""The command line: help, settings, refusals, and what a start that cannot work says."""
+"""The command line: help, settings, refusals, and errors of a start that cannot succeed."""
 
 import re
 import socket
@@ -28,7 +28,7 @@ def test_version():
 
 
 def test_links_nothing_that_only_tests_install():
-    """`make build` and `make serve` install no packages of the tests, such as grpc++ and what comes with it."""
+    """`make build` and `make serve` do not install packages of the tests, such as grpc++ and its dependencies."""
     listed = subprocess.run(["readelf", "--dynamic", BINARY], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[lib([^.\]]*)", listed)
     assert "nghttp2" in needed
@@ -201,7 +201,7 @@ def test_secrets_of_options_are_not_repeated(repository, option):
 
 
 def test_a_running_server_tells_no_secrets(repository, serve, tmp_path):
-    """Neither in its log, nor in what it shows of itself, whether they were given rightly or wrongly."""
+    """Secrets appear neither in the log nor in printed settings, whether the options are valid or not."""
     repository.add_identity("a")
     (tmp_path / "tokens").write_text("operator hush-token\n")
     (tmp_path / "tokens").chmod(0o600)

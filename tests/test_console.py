@@ -1,4 +1,4 @@
-"""The console in a real browser: every view, what it shows of a real server, and what can be done in it."""
+"""The console in a real browser: every view of a real server, and all actions."""
 
 import contextlib
 import json
@@ -61,10 +61,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The example models, one that prints, one of 16-bit numbers and one that cannot be loaded."""
+    """The example models, one that prints, one with 16-bit numbers, and one that cannot be loaded."""
     folder = tmp_path_factory.mktemp("console") / "models"
     shutil.copytree(ROOT / "examples" / "models", folder)
-    # A browser may take longer from one step of a sequence to the next.
+    # A browser may take longer between two steps of a sequence.
     settings = folder / "running_sum" / "config.pbtxt"
     settings.write_text(settings.read_text().replace("idle_microseconds: 5000000", "idle_microseconds: 60000000"))
     repository = Repository(folder)
@@ -112,7 +112,8 @@ def graphs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """(two servers with a model in different versions, one that was told of them and of one that is not there)."""
+    """Returns (two servers with a model in different versions, a third one configured with these two and a missing
+    one)."""
     folder = tmp_path_factory.mktemp("fleet")
     Repository(folder / "two" / "models").add_identity("asleep")
     loads = ["--model-control-mode=explicit", "--load-model=sums", "--load-model=work"]
@@ -146,7 +147,7 @@ def add_sub(server, value=1.0):
 
 @contextlib.contextmanager
 def repeatedly(request):
-    """Calls `request` again and again beside the block, with a breath between, so that there is something to see."""
+    """Repeats `request` during the block, with short pauses, so that views have data."""
     over = threading.Event()
     failures = []
 
@@ -169,7 +170,7 @@ def repeatedly(request):
 
 @pytest.fixture
 def tab(browser):
-    """tab(server, ...) opens a window that ends with the test, and had no errors."""
+    """tab(server, ...) opens a window that ends with the test, and asserts that it had no errors."""
     with contextlib.ExitStack() as stack:
         made = []
 
@@ -178,7 +179,7 @@ def tab(browser):
             return made[-1]
 
         yield make
-        # What the server refuses is an answer that the page shows; the browser writes it to its log too.
+        # A refusal by the server is an answer that the page shows; the browser also writes it to its log.
         for each in made:
             assert [text for text in each.errors if "Failed to load resource" not in text] == []
 
@@ -188,7 +189,7 @@ def send(page):
 
 
 def number(text):
-    """The first number in a text of the page, as in "< 1 %"."""
+    """Returns the first number in a text of the page, as in "< 1 %"."""
     return float(re.search(r"[\d.,]+", text).group().replace(",", ""))
 
 
@@ -222,7 +223,7 @@ def test_phone(server, pipelines, tab):
         assert window.overflow() <= 0, view
     window = tab(pipelines, size=PHONE)
     window.open("models/faces/1/structure")
-    # Downwards, in letters that can be read: each of the drawing's own is 11 pixels or larger.
+    # The drawing runs downwards, with readable letters: each is 11 pixels or larger.
     box = window.page.locator(".node.end").first.bounding_box()
     text = window.page.locator(".node .name").nth(1)
     assert box["width"] > 70
@@ -230,7 +231,7 @@ def test_phone(server, pipelines, tab):
     assert window.overflow() <= 0
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
+# ---- content ---------------------------------------------------------------------------------------------------------
 
 
 def test_overview(server, tab):
@@ -250,7 +251,7 @@ def test_overview(server, tab):
 
 
 def only_the_first(page, pattern):
-    """Lets the first request of a kind pass. Returns a function that lets all others pass too."""
+    """Passes only the first request of a kind. Returns a function that passes all others."""
     held = []
     first, rest = threading.Event(), threading.Event()
 
@@ -261,7 +262,7 @@ def only_the_first(page, pattern):
         else:
             held.append(route)
 
-    # The pattern stays in place: when the last one is taken away, the browser lets held requests go on by itself.
+    # The pattern stays: if the last one were removed, the browser would continue held requests by itself.
     def pass_all():
         rest.set()
         while held:
@@ -358,7 +359,7 @@ def test_nodes_of_a_pipeline(pipelines, tab):
     tensor = {"name": "image", "shape": [1, 64, 64, 3], "datatype": "FP32", "data": picture.ravel().tolist()}
 
     def ask():
-        # A picture without faces is an answer too: the pipeline has nothing to say.
+        # A picture without faces is also answered: the pipeline has no output.
         status, answer = pipelines.json("POST", "/v2/models/faces/infer", {"inputs": [tensor]})
         assert status in (200, 204), answer
 
@@ -371,7 +372,7 @@ def test_nodes_of_a_pipeline(pipelines, tab):
         wait_until(
             lambda: re.search(r", [1-9][\d.]*/s, takes [\d.]+ (µs|ms)", node.get_attribute("aria-label")), 15, "a rate"
         )
-        # The same in the table, and passing along the edges.
+        # The same data is in the table, and animated along the edges.
         row = page.locator("table.nodes tr").filter(has_text="detect")
         assert number(row.get_by_role("cell").nth(1).inner_text()) > 0
         edge = page.get_by_role("region", name="Edges").get_by_role("row").filter(has_text="request image").first
@@ -402,7 +403,7 @@ def test_drawing_is_moved_and_zoomed(pipelines, tab):
 
     before = box()
     frame.focus()
-    # The drawing is fitted once more when its height is known, which may come between.
+    # The drawing is fitted again once its height is known, which may happen in between.
     wait_until(lambda: page.keyboard.press("+") or box()[2] < before[2], 5, "a closer look")
     page.keyboard.press("ArrowRight")
     zoomed = box()
@@ -428,7 +429,7 @@ def test_graphs(graphs, tab):
     send(page)
     expect(page.get_by_role("group", name="Values of incremented")).to_contain_text("5.5")
     expect(page.get_by_label("a stream")).to_be_disabled()
-    # What a Python node sends as bytes is shown as the text that it is.
+    # Bytes of a Python node are shown as the text that they contain.
     page.goto("/console/#/models/generate/1/try")
     page.get_by_label("Data of prompt").fill("the")
     send(page)
@@ -510,7 +511,7 @@ def test_try_numbers(server, tab):
     values = page.get_by_role("group", name="Values of OUTPUT0").get_by_role("cell")
     expect(values.nth(0)).to_have_text("11")
     assert [text for text in values.all_inner_texts() if text] == ["11", "22", "33.5", "36"]
-    # The command does the same in a shell, at the port where clients ask.
+    # The command does the same in a shell, at the port for clients.
     page.get_by_text("The same with curl").click()
     command = page.get_by_label("Command").inner_text()
     assert f"http://{server.http}/" in command
@@ -552,7 +553,7 @@ def test_try_refuses_what_does_not_fit(server, tab):
         page.get_by_label("Data of IN").fill(data)
         send(page)
         expect(page.locator("fieldset").filter(has_text="IN").first).to_contain_text(text)
-    # What the server refuses is shown in its words.
+    # Refusals are shown in the server's words.
     page.get_by_label("datatype").select_option("INT32")
     page.get_by_label("Data of IN").fill("5")
     send(page)
@@ -669,7 +670,7 @@ def test_no_management_without_explicit_mode(repository, serve, tab):
     button = page.get_by_role("button", name="Unload")
     expect(button).to_be_disabled()
     expect(button).to_have_accessible_description(re.compile("--model-control-mode=explicit"))
-    # A finger does not hover: it is told when it touches the button.
+    # A finger does not hover: it gets the hint when it touches the button.
     button.click(force=True)
     expect(page.get_by_role("status").filter(has_text="--model-control-mode=explicit")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -728,7 +729,7 @@ def test_fleet(fleet, tab):
     assert re.fullmatch(r"[\d.]+ (µs|ms)|0 µs", cells[6])
     assert cells[7:] == ["0", "3"]
 
-    # What is not there is named, with the reason, and what is unlike too.
+    # A missing server is listed with the reason, and differences are listed, too.
     silent = table.get_by_role("row").filter(has=page.get_by_role("rowheader", name="127.0.0.1:1", exact=True))
     assert silent.get_by_role("cell").all_inner_texts()[0].endswith("no answer")
     look = page.get_by_role("region", name="Needs a look").get_by_role("listitem")
@@ -768,7 +769,7 @@ def test_a_server_that_knows_of_no_others_shows_none(server, tab):
     expect(page.locator("main")).to_contain_text("it has no --fleet-endpoints")
 
 
-# ---- hands and circumstances -----------------------------------------------------------------------------------------
+# ---- input devices and surroundings ----------------------------------------------------------------------------------
 
 
 def test_keyboard_alone(server, tab):
@@ -790,7 +791,7 @@ def test_keyboard_alone(server, tab):
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    # The form by the Tab key: from the text to the button.
+    # The form works with the Tab key, from the text to the button.
     page.goto("/console/#/models/shout/1/try")
     page.get_by_label("Data of TEXT").focus()
     page.keyboard.type("typed")
@@ -807,14 +808,14 @@ def test_lost_server(server, tab):
     page = window.open("models")
     window.context.set_offline(True)
     expect(page.get_by_role("status").filter(has_text="has not answered since")).to_be_visible()
-    expect(page.get_by_role("link", name="add_sub", exact=True)).to_be_visible()  # what was known stays
+    expect(page.get_by_role("link", name="add_sub", exact=True)).to_be_visible()  # the known rows stay
     window.context.set_offline(False)
     expect(page.get_by_role("status").filter(has_text="has not answered since")).to_have_count(0)
     window.errors.clear()
 
 
 def test_five_hundred_models(repository, serve, tab):
-    """Ensembles over one model: rows that serve, without a process for each."""
+    """Five hundred ensembles over one model give rows that serve, without a process for each."""
     one = ([("IN", "FP32", [1])], [("OUT", "FP32", [1])])
     repository.add("part", config_text=config(None, *one))
     step = 'ensemble_scheduling { step [ { model_name: "part" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }'
@@ -824,7 +825,7 @@ def test_five_hundred_models(repository, serve, tab):
     server = serve(repository)
     page = tab(server).open("models")
     expect(page.locator("[data-row]")).to_have_count(501)
-    # From a key to the list that fits, on the thread that also draws; and what the refresh of all rows takes.
+    # Measures the time from a key to the filtered list, on the thread that also draws, and the refresh of all rows.
     begun = time.monotonic()
     page.get_by_label("Search the models").fill("many_31")
     expect(page.locator("[data-row]")).to_have_count(10)

@@ -1,4 +1,4 @@
-"""The JSON behind the console, and where it is served."""
+"""The JSON API of the console, and the ports that serve it."""
 
 import contextlib
 import http.client
@@ -48,7 +48,7 @@ POLICY = {
 
 
 def ask(server, method, path, body=None, who=None, port="metrics", headers=None):
-    """(status, value) of a request to the port with the console."""
+    """Returns (status, value) of a request to the port with the console."""
     headers = {**({"Authorization": f"Bearer {who[0]}-token"} if who else {}), **(headers or {})}
     status, _, answer = server.request(method, path, body, headers, address=getattr(server, port))
     return status, json.loads(answer) if answer else None
@@ -70,10 +70,10 @@ def detail(server, name, version=1, **more):
 
 
 def console_port(server):
-    """The address of the port with the console, before the server has said where it listens."""
+    """Returns the address of the port with the console, before the server has printed it."""
     for port in listening_ports(server.process.pid):
         address = f"127.0.0.1:{port}"
-        # The port of gRPC does not know what it is asked.
+        # The gRPC port does not know the path.
         with contextlib.suppress(OSError, http.client.HTTPException):
             if server.request("GET", "/console/api/overview", address=address, timeout=5)[0] == 200:
                 return address
@@ -118,7 +118,7 @@ def test_the_overview(server):
     assert abs(process["threads"] - threads) <= 2
     assert process["cpu_us"] > 0
     assert overview["machine"]["cores"] == os.cpu_count()
-    # The share of the memory is looked for aside, and there soon.
+    # The share of memory is measured in the background, and available soon.
     share = wait_until(lambda: get(server, "overview")["process"].get("proportional_bytes"), what="the memory")
     assert share > 1 << 20
     with contextlib.closing(server.connection()) as held:
@@ -191,7 +191,7 @@ def test_a_worker_that_died_is_counted(repository, serve):
     assert after["started_ms"] >= before["started_ms"]
     assert after["ready"] is True
     assert infer(server, "talks")[0] == 200
-    # The end and the way back are lines about the model.
+    # The end and the restart are log lines of the model.
     lines = [line["text"] for line in get(server, "log?model=talks")["lines"]]
     assert any("Stub process" in line and "is not healthy" in line for line in lines), lines
     assert any(line.endswith("is back") for line in lines), lines
@@ -213,7 +213,7 @@ def test_the_log_of_a_model(server):
     assert ("talks", "successfully loaded 'talks'") in texts
     assert any(model == "broken" and text.startswith("failed to load 'broken' version 1: ") for model, text in texts)
     assert any(model == "" and text.startswith("Python 3") for model, text in texts)
-    # Pages of one line lead to where one page does.
+    # Pages of one line each reach the same end as one page.
     first = get(server, "log?after=0&limit=1")
     second = get(server, f"log?after={first['next']}&limit=1")
     assert [line["seq"] for line in first["lines"] + second["lines"]] == [1, 2]
@@ -284,17 +284,17 @@ def test_pages_of_others_change_nothing(server):
             403,
             "Requests from pages of 'http://evil.example' are refused; --allow-origin allows them",
         )
-        # A page at another port of this machine is another's too.
+        # A page at another port of this machine counts as a foreign origin.
         assert ask(server, "POST", path, "{}", headers={"Origin": f"http://{server.http}"})[0] == 403
     own = {"Origin": f"http://{server.metrics}"}
     assert infer(server, "talks", headers=own)[0] == 200
     assert row(server, "talks")["state"] == "READY"
-    # A name of somebody else that leads here (DNS rebinding) is not heard at all.
+    # A foreign name that leads here (DNS rebinding) is refused entirely.
     for path in ("overview", "log", "models"):
         status, value = ask(server, "GET", f"/console/api/{path}", headers={"Host": "evil.example"})
         assert status == 403
         assert "is not known as 'evil.example'" in value["error"]
-    # No page of another origin may read what it gets.
+    # Pages of other origins cannot read responses.
     _, headers, _ = server.request("GET", "/console/api/overview", headers=evil, address=server.metrics)
     assert "Access-Control-Allow-Origin" not in headers
 
@@ -361,7 +361,7 @@ def test_with_a_port_for_management_it_is_there(repository, serve):
     for port in ("metrics", "http"):
         assert ask(server, "GET", "/console/api/overview", port=port)[0] == 404
     assert infer(server, "talks")[0] == 403
-    # What is the port's alone stays there.
+    # APIs of this port alone are not served at other ports.
     assert ask(server, "POST", "/v2/repository/index", "{}", port="http")[0] == 403
 
 
@@ -373,7 +373,7 @@ def test_it_can_be_switched_off(repository, serve):
         for port in ("metrics", "http", *(["admin"] if server.admin else [])):
             for path in ("/console", "/console/", "/console/api/overview"):
                 assert server.request("GET", path, address=getattr(server, port))[0] == 404, (port, path)
-        # The ports have what they had without a console.
+        # The ports serve the same APIs as without a console.
         assert infer(server, "talks") == (403, {"error": "the API 'inference' is not served at this port"})
         assert ask(server, "GET", "/v2/models/talks")[0] == 403
         if server.admin:

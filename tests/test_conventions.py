@@ -1,4 +1,4 @@
-"""What contributors look for: workflows that only call scripts, forms, hooks, and settings that agree."""
+"""Conventions for contributors: workflows that only call scripts, forms, hooks, and consistent settings."""
 
 import configparser
 import json
@@ -13,7 +13,7 @@ from harness.server import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = [ROOT / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "feature.yml")]
-# What a bare machine begins with.
+# The only commands of a workflow on a bare machine.
 INSTALLS = re.compile(r"apt-get -q (update|install -y --no-install-recommends( [a-z0-9-]+)+)")
 
 
@@ -32,7 +32,7 @@ def workflow(request):
 
 def test_workflows_are_valid():
     program = need("actionlint") / "actionlint"
-    # Without the programs that it runs where a machine has them.
+    # Without the optional programs that it would find on some machines.
     ran = subprocess.run([program, "-shellcheck=", "-pyflakes=", *WORKFLOWS], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

@@ -85,7 +85,7 @@ def client(request, server, connect, user, gpus):
 
 
 def open_memory(gpus, server):
-    """What the server has opened and not closed."""
+    """Returns the memory that the server has opened and not closed."""
     opened = []
     for _, (what, name) in gpus.calls("open", "close", pid=server.process.pid):
         opened.append(name) if what == "open" else opened.remove(name)
@@ -109,7 +109,7 @@ def place_output(client, name, region, size, offset=0):
 
 
 def ask_aside(protocol, server):
-    """A thread that asks "identity" with 10 numbers of region "r", and the queue that has its answer."""
+    """Starts a thread that sends "identity" a request with 10 numbers of region "r"; returns the queue for its answer."""
     answers = queue.Queue()
 
     def ask():
@@ -138,7 +138,7 @@ def test_a_region_is_registered_told_and_let_go(client, user, gpus, server):
     assert status_of(client, "b") == {"b": (1, 100)}
     with client.fails("ALREADY_EXISTS", "shared memory region 'a' already in manager"):
         register(client, "a", user.handle(first), 64)
-    # Each kind has its own.
+    # Each kind has its own registrations.
     client.raw.unregister_system_shared_memory()
     assert status_of(client) == {"a": (0, 64), "b": (1, 100)}
     assert not (client.raw.get_system_shared_memory_status() if client.protocol == "http" else [])
@@ -162,7 +162,7 @@ def closing_takes_a_while(gpus):
 
 
 def test_what_is_let_go_is_closed_when_the_client_hears_of_it(client, user, gpus, server):
-    """It may free its memory then."""
+    """When unregistering returns, the memory is closed, so the client may free it."""
     register(client, "r", user.handle(user.allocate(40)), 40)
     with closing_takes_a_while(gpus):
         client.raw.unregister_cuda_shared_memory("r")
@@ -222,7 +222,7 @@ def test_wrong_handles_are_refused(client, user, server):
 
 
 def test_inputs_and_outputs_on_a_device(client, user, gpus):
-    """Copies are late on purpose: nothing is read before it is there."""
+    """Inputs and outputs on a device are read only once they are there; copies are late on purpose."""
     gpus.delay(30)
     sent = np.arange(1000, dtype=np.float32)
     address = user.allocate(12000, np.zeros(1000, np.float32).tobytes() + sent.tobytes())
@@ -253,7 +253,7 @@ def test_an_output_alone_on_a_device(client, user):
 
 
 def test_copies_are_from_and_to_pinned_memory(client, user, gpus, server):
-    """As long as the server has a context on the device."""
+    """Copies use pinned memory as long as the server has a context on the device."""
     address = user.allocate(400_000, np.arange(100_000, dtype=np.float32).tobytes())
     register(client, "r", user.handle(address), 400_000)
     before = len(gpus.calls("from-device", "to-device", pid=server.process.pid))
@@ -275,7 +275,7 @@ def test_texts_on_a_device(client, user):
     register(client, "r", user.handle(address), 64)
     result = client.infer("text", [place_input(client, "IN", [3], "BYTES", "r", len(content))])
     assert result.as_numpy("OUT").tolist() == [b"one", b"", b"three"]
-    # What is wrong with them is seen when they have been copied.
+    # Errors in the content are found after the copy.
     user.write(address, b"\xff\xff\xff\x7f")
     with client.fails("INVALID_ARG"):
         client.infer("text", [place_input(client, "IN", [3], "BYTES", "r", len(content))])
@@ -400,7 +400,7 @@ def test_inputs_do_not_wait_for_a_device_that_hangs(hanging, gpus, user, functio
     for _ in range(3):
         with client.fails("UNAVAILABLE", f"CUDA shared memory region 'r': {HANGS}"):
             client.infer("identity", asked)
-    # It is one device that hangs, once.
+    # Only one device hangs, once.
     sent = np.ones(3, np.float32)
     np.testing.assert_array_equal(client.infer("identity", {"IN": sent}).as_numpy("OUT"), sent)
     assert f"{HANGS}; what needs it fails until it does" in server.log
@@ -441,7 +441,7 @@ def test_many_requests_for_a_device_that_hangs_end_together(hanging, gpus):
     for thread in threads:
         thread.join()
     assert texts.qsize() == 8
-    # They have waited for one copy, not one after the other.
+    # They waited for one copy in parallel, not in sequence.
     assert server.log.count(HANGS + "; what needs it") == 1
 
 
@@ -505,7 +505,7 @@ def test_decoupled_outputs_on_a_device(connect, server, user, gpus):
 
 
 def test_messages_of_a_stream_stay_in_order(connect, server, user, gpus):
-    """A turn of a sequence that is copied from a device is not overtaken by the next one, which is not."""
+    """A message whose input is copied from a device is not overtaken by the next one of its sequence, which is not."""
     gpus.delay(100)
     client, answers = stream(connect, server)
     address = user.allocate(16, np.arange(4, dtype=np.float32).tobytes())

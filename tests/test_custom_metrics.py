@@ -9,7 +9,7 @@ from harness.clients import strings
 from harness.repository import config
 from harness.waiting import wait_until
 
-# A model that runs the Python of its input and answers with what that leaves in `result`.
+# A model that runs the Python code in its input, and returns the `result` of the code.
 RUNNER = """
 import json
 import os
@@ -57,7 +57,7 @@ def server(module_repository, module_serve):
 
 @pytest.fixture
 def run(server, connect):
-    """run(model, code) runs code inside a model; `result` is what it gives."""
+    """run(model, code) runs code inside a model; returns its `result`."""
     import json
     import textwrap
 

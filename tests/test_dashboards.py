@@ -1,4 +1,4 @@
-"""deploy/: dashboards and rules name metrics that a server has, and a real Prometheus answers all that they ask."""
+"""deploy/: dashboards and rules name existing metrics, and a real Prometheus answers all their queries."""
 
 import contextlib
 import itertools
@@ -29,7 +29,7 @@ RULES = ROOT / "deploy" / "prometheus"
 FILES = sorted(GRAFANA.glob("*.json"))
 NAME = re.compile(r"\b(?:nv|braid|ovms)_[a-z_0-9]+\b")
 SUFFIXES = re.compile(r"_(bucket|count|sum)$")
-# Families that no dashboard shows: what Triton has for GPUs, and what others say better.
+# Families that no dashboard shows: Triton's GPU metrics, and those that other families make redundant.
 UNSEEN = {
     "nv_pinned_memory_pool_total_bytes",
     "nv_pinned_memory_pool_used_bytes",
@@ -64,13 +64,13 @@ ensemble_scheduling {
 
 
 def panels(dashboard):
-    """All panels that ask something."""
+    """Returns all panels with a query."""
     for panel in dashboard["panels"]:
         yield from (each for each in [panel, *panel.get("panels", ())] if each["type"] != "row")
 
 
 def questions(dashboard):
-    """(panel's title, query) of each."""
+    """Returns (panel's title, query) of each."""
     return [(panel["title"], target["expr"]) for panel in panels(dashboard) for target in panel["targets"]]
 
 
@@ -88,13 +88,13 @@ def alerts():
 
 
 class Traffic:
-    """Requests of every kind, again and again, until it ends."""
+    """Repeats requests of every kind until it ends."""
 
     def __init__(self, *calls):
         self._calls = calls
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.has_asked = threading.Event()  # each call once
+        self.has_asked = threading.Event()  # each call was made once
         self.error = None
 
     def __enter__(self):
@@ -169,7 +169,7 @@ def ovms_traffic(server):
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """A server of Python models with all that it can count, and one of a config.json."""
+    """A server of Python models with all its metrics, and one of a config.json."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "tokens").write_text("alice a-token\n")
     (folder / "policy.json").write_text(json.dumps({"rules": [{"identities": ["anonymous"], "apis": ["*"]}]}))
@@ -199,7 +199,7 @@ def servers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def families(servers):
-    """Names of the families at the servers' pages of metrics."""
+    """The names of the families on the servers' metrics pages."""
     triton, ovms = servers
     found = set()
     for server, address in ((triton, triton.metrics), (ovms, ovms.http)):
@@ -217,7 +217,7 @@ def test_dashboards_are_as_their_script_makes_them():
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_dashboard_is_one_of_grafana(file):
-    """All that it has is known to Grafana's own types: read and written by them, it is the same."""
+    """Grafana's own types know all parts of a dashboard: read and written by them, it is unchanged."""
     plugins.register_default_plugins()
     dashboard = json.loads(file.read_text())
     read = Dashboard.from_json(dashboard)
@@ -311,7 +311,7 @@ def test_every_alert_has_a_test():
 
 
 class Prometheus(Program):
-    """Prometheus with deploy/prometheus, and a clock that is fast enough for a test."""
+    """Prometheus with deploy/prometheus, and intervals short enough for a test."""
 
     def __init__(self, program, folder, targets):
         settings = yaml.safe_load((RULES / "prometheus.yml").read_text())
@@ -319,7 +319,7 @@ class Prometheus(Program):
         for job in settings["scrape_configs"]:
             job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
         for name in settings["rule_files"]:
-            # Windows of minutes become some of seconds.
+            # Windows of minutes become windows of seconds.
             (folder / name).write_text((RULES / name).read_text().replace("[5m]", "[3s]"))
         (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
         options = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
@@ -338,13 +338,13 @@ class Prometheus(Program):
             raise AssertionError(f"{query}: {error.read().decode()}") from None
 
     def values(self, expression):
-        """Numbers that the expression has now."""
+        """Returns the current numbers of an expression."""
         found = self.get("query", query=expression)["result"]
         return [float(each["value"][1]) for each in found if not math.isnan(float(each["value"][1]))]
 
 
 def filled(expression):
-    """A query of a dashboard as Grafana sends it, for all there is."""
+    """Returns a query of a dashboard as Grafana sends it, with all values selected."""
     for variable in ("job", "instance", "model", "name"):
         expression = expression.replace(f'"${variable}"', '".+"')
     return expression.replace("$__rate_interval", "2s")
@@ -372,7 +372,7 @@ def test_every_panel_has_data(prometheus, file):
 
 
 def test_what_panels_show_is_true(prometheus):
-    """Values, where the traffic of the tests says what they are."""
+    """Panels show the right values where the test's traffic determines them."""
     wait_until(lambda: prometheus.values("sum(rate(nv_inference_count[2s]))"), 20.0, "rates")
     by_title = {title: filled(query) for title, query in questions(json.loads((GRAFANA / "braid.json").read_text()))}
     assert prometheus.values(by_title["Servers"]) == [2]
@@ -385,7 +385,7 @@ def test_what_panels_show_is_true(prometheus):
 
 
 def test_rules_are_taken(prometheus):
-    """Each rule has been evaluated without an error, each recorded series has values, and no alert fires of a healthy server."""
+    """Each rule is evaluated without an error, each recorded series has values, and a healthy server causes no alert."""
 
     def rules():
         found = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]

@@ -1,4 +1,4 @@
-"""Decoupled models over gRPC streams and the generate routes, and what a stream promises beside them."""
+"""Decoupled models over gRPC streams and the generate routes, and further guarantees of streams."""
 
 import contextlib
 import http.client
@@ -16,7 +16,8 @@ from harness.repository import config
 from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-# Each request brings its own script, a JSON list of steps. A script whose first step is "thread" runs beside execute.
+# Each request contains its own script, a JSON list of steps. A script whose first step is "thread" runs in parallel to
+# execute.
 SCRIPTED = """
 import json, os, signal, threading, time
 import numpy as np
@@ -113,7 +114,7 @@ def stub(server):
 
 @pytest.fixture
 def flag(module_repository):
-    """flag(model, name) is the path of a file that scripts of the model wait for, or leave."""
+    """flag(model, name) is the path of a file that scripts of the model wait for or create."""
     return lambda model, name: module_repository.path / model / f"{name}-{next(FLAGS)}"
 
 
@@ -141,7 +142,7 @@ class Stream:
         return [Answer(next(self.call)) for _ in range(count)]
 
     def finish(self):
-        """Ends our side; what the server still sends before it ends the call well."""
+        """Closes the client's side; the remaining responses of the server end the call successfully."""
         self._queue.put(None)
         rest = [Answer(message) for message in self.call]
         assert self.call.code() == grpc.StatusCode.OK
@@ -316,7 +317,7 @@ def test_errors_before_a_model_has_the_request(stream):
 def test_error_mode_ends_the_call_and_cancels_the_rest(server, stub, flag):
     cancelled = flag("many", "cancelled")
     stream = Stream(stub, [("triton_grpc_error", "true")])
-    # This one sends on, and ends, long after the call has gone.
+    # This one sends and ends long after the call has ended.
     late = [["send", "late"], ["error", "late", "INTERNAL"], ["end"]]
     stream.send(request("many", ["thread"], ["send", "a"], ["wait_cancelled", cancelled.name], *late))
     assert [a.text for a in stream.take()] == ["a"]
@@ -442,7 +443,7 @@ def test_models_that_answer_once_have_no_response_statistics(server):
     assert answer["model_stats"][0]["response_stats"] == {}
 
 
-# ---- HTTP: clients that go away --------------------------------------------------------------------
+# ---- HTTP: clients that disconnect -----------------------------------------------------------------
 
 
 def http_request(path, body):

@@ -1,4 +1,4 @@
-"""What a model's process has started ends with it, wherever it has gone: sessions of their own, daemons, pools."""
+"""All processes that a model's process has started end with it: those in other sessions, daemons, pools."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_with_a_process_that_dies(parents, how):
         with client.fails("INTERNAL"):
             ask(client, "one", "exit")
     wait_for_end(started["one"])
-    # Those of the others have nothing to do with it.
+    # The other model's processes are unaffected.
     assert all(map(alive, started["two"].values()))
     wait_until(lambda: client.raw.is_model_ready("one"), 20, "the restart")
     assert ask(client, "one", "look")["self"] != started["one"]["self"]

@@ -1,4 +1,4 @@
-"""Tensors that go from model to model on a device, on the stand-in for NVIDIA's driver."""
+"""Tensors passed between models on a device, on the stand-in for NVIDIA's driver."""
 
 import json
 import pathlib
@@ -30,11 +30,11 @@ def place(tensor):
 def tensor(name, array):
     return pb_utils.Tensor.from_dlpack(name, array)
 """
-# Brings what it gets to the device.
+# Copies its input to the device.
 MAKER = HEADER + per_request(
     "return pb_utils.InferenceResponse([tensor('OUT', arrays.Array(list(get(request, 'IN'))))])"
 )
-# Copies within the device what lies there, and passes on what does not; says where it was.
+# Copies data on the device within the device, and passes other data on; reports where it was.
 COPIER = HEADER + per_request(
     """
     given = pb_utils.get_input_tensor_by_name(request, "IN")
@@ -47,7 +47,8 @@ COPIER = HEADER + per_request(
     )
     """
 )
-# Brings its input to the device, calls `self.callee` with it, and copies the answer; "memory" is what the call prefers.
+# Copies its input to the device, calls `self.callee` with it, and copies the answer; "memory" is the preferred memory
+# of the call.
 CALLER = HEADER + per_request(
     """
     callee, preferred, on_device = (json.loads(self.args["model_config"])["parameters"][key]["string_value"]
@@ -75,7 +76,7 @@ CALLER = HEADER + per_request(
     )
     """
 )
-# Writes to its input, after the other consumer has had its time to read it, or before.
+# Writes to its input, after or before the other consumer has had time to read it.
 SPOILER = HEADER + per_request(
     """
     address, count = place(pb_utils.get_input_tensor_by_name(request, "IN"))
@@ -119,7 +120,7 @@ def fill(repository):
 
     add("maker", MAKER, VECTOR, FIRST)
     add("copier", COPIER, WITH_PLACE, FIRST + KEEPS)
-    add("reader", COPIER, WITH_PLACE, FIRST)  # whose inputs are brought to it
+    add("reader", COPIER, WITH_PLACE, FIRST)  # its inputs are copied to the device
     add("spoiler", SPOILER, VECTOR, FIRST + KEEPS)
     add("host", HOST, VECTOR, "instance_group [ { kind: KIND_CPU } ]")
     for name, kind, callee, memory, sends in (
@@ -144,7 +145,7 @@ def fill(repository):
     repository.add(
         "to-host", None, ensemble("to-host", ["OUT", "HERE"], *chain, step("host", {"IN": "b"}, {"OUT": "OUT"}))
     )
-    # Ensembles within others: one makes what the other one takes.
+    # Nested ensembles: one produces the input of the other.
     makes = ensemble("makes", ["OUT"], step("maker", {"IN": "IN"}, {"OUT": "OUT"}))
     takes = ensemble("takes", ["OUT", "HERE"], step("copier", {"IN": "IN"}, {"OUT": "OUT", "HERE": "HERE"}))
     repository.add("makes", None, makes)
@@ -186,13 +187,14 @@ def client(server, connect, gpus):
 
 
 def copies(gpus, before):
-    """What has left a device since, in bytes, without HERE, which is one number."""
+    """Returns the sizes in bytes of copies from devices since `before`, without HERE, which is one number."""
     return [int(words[1]) for _, words in gpus.calls("from-device")[before:] if words[1] != "4"]
 
 
 @pytest.mark.parametrize("count", [2, 1000, 3_000_000])
 def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
-    """Streams are late on purpose. What the client gets is the only thing that is copied from the device."""
+    """The input and the answer of a call stay on the device; only the client's result is copied from it. Streams are
+    late on purpose."""
     gpus.delay(20)
     sent = np.arange(1, count + 1, dtype=np.float32)
     before = len(gpus.calls("from-device"))
@@ -201,7 +203,7 @@ def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
     np.testing.assert_array_equal(result.as_numpy("OUT"), sent)
     assert result.as_numpy("HERE").tolist() == [1, 1]
     assert copies(gpus, before) == [4 * count]
-    # What the arrays themselves are made with, and HERE.
+    # The content of the arrays, and HERE.
     assert len({pid for pid, _ in gpus.calls("to-device")[made:]}) == 2
     assert len(gpus.calls("to-device")[made:]) == 3 * 4 + 1
 
@@ -209,11 +211,11 @@ def test_a_call_and_its_answer_stay_on_the_device(client, gpus, count):
 @pytest.mark.parametrize(
     ("model", "where", "leaves"),
     [
-        ("by-default", [1, 1], 1),  # the answer stays on the device that made it, until the client gets it
+        ("by-default", [1, 1], 1),  # the answer stays on the device that made it until the client gets it
         ("to-cpu", [1, 0], 1),
-        ("to-reader", [0, 1], 2),  # the input does, and so the answer is there, and comes back
+        ("to-reader", [0, 1], 2),  # the input does, so the answer is there and returns
         ("from-host", [0, 1], 1),
-        ("elsewhere", [0, 0], 0),  # wanted on a device that there is not
+        ("elsewhere", [0, 0], 0),  # the preferred device does not exist
         ("cpu", [0, 0], 0),
     ],
 )
@@ -227,7 +229,7 @@ def test_what_is_not_where_it_is_wanted_is_copied_once(client, gpus, model, wher
 
 
 def test_an_answer_of_the_cpu_that_cannot_be_copied_to_the_device(client, gpus):
-    """Without room it stays; what else the driver says is the error of the call."""
+    """Without room on the device, the answer stays on the CPU; other errors of the driver fail the call."""
     sent = np.arange(1, 1001, dtype=np.float32)
     gpus.fail("cuMemCreate 2")
     result = client.infer("from-host", {"IN": sent})
@@ -238,7 +240,7 @@ def test_an_answer_of_the_cpu_that_cannot_be_copied_to_the_device(client, gpus):
         client.infer("from-host", {"IN": sent})
     gpus.fail()
     np.testing.assert_array_equal(client.infer("from-host", {"IN": sent}).as_numpy("OUT"), sent)
-    # From where it has come to the caller's process.
+    # From there it has reached the caller's process.
     assert ["to-device", "4000", "pinned"] in [words for _, words in gpus.calls("to-device")]
 
 
@@ -337,7 +339,7 @@ def test_without_room_on_the_device_it_goes_through_the_machines_memory(client, 
 def test_a_device_that_fails_costs_the_request(client, gpus, model, call):
     sent = {"IN": np.ones(1000, np.float32)}
     gpus.fail(f"{call} 719")
-    if call != "cuMemMap":  # which without the pool's memory is no fault: that goes through the machine's
+    if call != "cuMemMap":  # a failure without the pool's memory is not an error: the data goes through host memory
         with client.fails("INTERNAL", contains="CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"):
             client.infer(model, sent)
     else:
@@ -387,12 +389,12 @@ class TritonPythonModel:
 
 @pytest.mark.parametrize("level", ["basic", "strict"])
 def test_answers_of_a_decoupled_model_stay_on_the_device(repository, serve, connect, gpus, level):
-    """Also between processes that reach little else."""
+    """Answers of a decoupled model stay on the device, even between confined processes."""
     files = {"1/device_arrays.py": ARRAYS}
     repository.add("front", ASYNC, config("front", **VECTOR, extra=FIRST), files=files)
     decoupled = FIRST + KEEPS + " model_transaction_policy { decoupled: true }"
     repository.add("repeat", REPEAT, config("repeat", **VECTOR, extra=decoupled), files=files)
-    # The stand-in's devices are a folder, which a confined process has to reach.
+    # A confined process must reach the folder of the stand-in's devices.
     paths = ["--worker-path", DRIVER, "--worker-path", f"{gpus.folder}=write"] if level == "strict" else []
     server = serve(repository, "--worker-isolation", level, *paths, env=gpus.env)
     gpus.delay(10)
@@ -447,7 +449,7 @@ def test_calls_from_a_coroutine_stay_on_the_device(repository, serve, connect, g
 
 
 def test_memory_is_used_again(repository, serve, connect, gpus):
-    """Blocks of the pool, and what others have mapped of them."""
+    """Blocks of the pool, and other processes' mappings of them, are reused."""
     fill(repository)
     server = serve(repository, env=gpus.env)
     client = connect("grpc", server)
@@ -456,14 +458,15 @@ def test_memory_is_used_again(repository, serve, connect, gpus):
     before = len(gpus.calls("create", "import"))
     for _ in range(20):
         np.testing.assert_array_equal(client.infer("device-to-device", sent).as_numpy("OUT"), sent["IN"])
-    # What was lent may come back after the next is needed. Without reuse each call would make and map two blocks.
+    # A lent block may come back only after the next one is needed. Without reuse, each call would create and map two
+    # blocks.
     assert len(gpus.calls("create", "import")) < before + 20
     assert gpus.calls("synchronize")
     server.stop()
 
 
 def test_a_device_that_hangs_holds_up_no_model(client, gpus):
-    """What waits for it is only the memory that is to be given back."""
+    """A hanging device delays only the return of its memory, and no model."""
     sent = {"IN": np.arange(1, 1001, dtype=np.float32)}
     gpus.hang("cuCtxSynchronize")
     for model in ("chain", "device-to-device", "shared") * 2:
@@ -487,7 +490,7 @@ def test_a_server_ends_while_a_device_hangs(repository, serve, connect, gpus):
         gpus.hang()
 
 
-# Keeps a copy of its first input, whose making is late, and nothing of the input; then says what the copy is.
+# Keeps a late copy of its first input, but not the input itself; later returns the copy's content.
 LATE = HEADER + per_request(
     """
     kept = getattr(self, "kept", None)
@@ -551,7 +554,7 @@ PIPELINE = {
 
 
 def test_models_on_a_device_in_pipelines_and_graphs(repository, serve, connect, gpus, tmp_path):
-    """Between nodes of a pipeline a tensor stays there; in a graph all go through the machine's memory."""
+    """Between nodes of a pipeline a tensor stays on the device; in a graph all tensors go through host memory."""
     fill(repository)
     text = 'input_stream: "OVTENSOR:in"\noutput_stream: "OVTENSOR:out"\n'
     text += graph_step("one", "maker", "in", "a", "IN", "OUT") + graph_step("two", "copier", "a", "out", "IN", "OUT")
@@ -568,7 +571,7 @@ def test_models_on_a_device_in_pipelines_and_graphs(repository, serve, connect, 
     assert result.as_numpy("HERE").tolist() == [1]
     assert copies(gpus, before) == [4000]
     np.testing.assert_array_equal(client.infer("graph", {"in": sent}).as_numpy("out"), sent)
-    assert copies(gpus, before) == [4000] * 2  # the second node has had its input on the CPU
+    assert copies(gpus, before) == [4000] * 2  # the second node got its input on the CPU
     gpus.delay(0)
     server.stop()
 

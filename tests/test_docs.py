@@ -1,4 +1,4 @@
-"""Every code block of the documentation is run, as a reader does who pastes one after the other; links lead somewhere."""
+"""Runs every code block of the documentation, like a reader who pastes one after the other, and checks links."""
 
 import re
 
@@ -26,7 +26,7 @@ def test_what_is_not_run_is_there(page):
         assert any(block.begins(beginning) for block in blocks(page)), f"{page}: no block begins with {beginning!r}"
 
 
-# Pages that are written by programs, and the one that is about the source. README.md says first what Braid is.
+# Generated pages, and the page about the source. README.md first says what Braid is.
 TO_READ = ("docs/architecture.md", "docs/benchmarks")
 
 
@@ -37,7 +37,7 @@ def test_a_page_begins_with_something_to_paste(page):
 
 
 def test_ratios_of_the_readme():
-    """The figures are those of the benchmark's last run: (load, throughput, p50, CPU)."""
+    """The README's figures are those of the benchmark's last run: (load, throughput, p50, CPU)."""
     measured = re.findall(
         r"^\| (W\d+\w* [^|]+) \| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) [^|]*\|[^|]*\| ([\d.]+) ",
         (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"),

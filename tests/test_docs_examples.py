@@ -1,4 +1,4 @@
-"""Code blocks of the pages of examples are run, as those of other pages by test_docs.py."""
+"""Runs the code blocks of the examples' pages, like test_docs.py."""
 
 import pytest
 from harness.pages import blocks, pages, read

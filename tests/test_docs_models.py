@@ -1,4 +1,4 @@
-"""Code blocks of the pages about models, graphs and pipelines are run, as those of other pages by test_docs.py."""
+"""Runs the code blocks of the pages about models, graphs and pipelines, like test_docs.py."""
 
 import pytest
 from harness.pages import blocks, pages_of, read

@@ -1,4 +1,4 @@
-"""Ensembles (13.4): flow, errors, faults of their steps, decoupled steps, and their models' loading (16)."""
+"""Ensembles (13.4): flow, errors, failing steps, decoupled steps, and the loading of their models (16)."""
 
 import json
 import os
@@ -21,7 +21,7 @@ TEXT = [("TEXT", "STRING", [1])]
 
 
 def chain(*models):
-    """Steps of IN to OUT, one after the other, from X to Y."""
+    """Returns steps from IN to OUT in sequence, from X to Y."""
     names = ["X", *(f"t{i}" for i in range(1, len(models))), "Y"]
     return [step(m, {"IN": a}, {"OUT": b}) for m, a, b in zip(models, names[:-1], names[1:], strict=True)]
 
@@ -45,7 +45,7 @@ array = get(request, "IN")
 time.sleep(0.02 * max(0, 2 - int(array[0])))
 return respond(OUT=array)
 """)
-# Does as the text says.
+# Follows the text's command.
 ODD = per_request("""
 how = get(request, "TEXT")[0].decode()
 if how == "raise":
@@ -74,7 +74,7 @@ if how == "wait":
     return pb_utils.InferenceResponse(error=pb_utils.TritonError("stopped", pb_utils.TritonError.CANCELLED))
 return respond(OUT=get(request, "TEXT"))
 """)
-# As many responses as IN says: 0, 1, 2, ...
+# Sends as many responses as IN says: 0, 1, 2, ...
 COUNT = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -320,7 +320,7 @@ class Stream:
         self.client.raw.async_stream_infer(model, [self.client.input("X", x)], enable_empty_final_response=True, **more)
 
     def responses(self):
-        """Until the final one: the first elements of Y, and the error."""
+        """Receives until the final response; returns the first elements of Y, and the error."""
         values = []
         while True:
             result, error = self.answers.get(timeout=20)

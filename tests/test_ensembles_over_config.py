@@ -1,4 +1,5 @@
-"""A model repository and a config.json in one server: ensembles over what the config.json has, and pipelines over these."""
+"""A model repository and a config.json in one server: ensembles over servables of the config.json, and pipelines over
+these."""
 
 import json
 import re
@@ -25,7 +26,7 @@ MISSING = "Sequence with provided ID does not exist"
 
 
 def over(repository, name, *servables, inputs=IN):
-    """An ensemble x -> servables, one after the other -> y; each is a model, or (pipeline, "in", "out")."""
+    """Writes an ensemble x -> servables in sequence -> y; each is a model, or (pipeline, "in", "out")."""
     steps = []
     for i, servable in enumerate(servables):
         model, before, after = servable if isinstance(servable, tuple) else (servable, "x", "y")
@@ -35,7 +36,7 @@ def over(repository, name, *servables, inputs=IN):
 
 
 def scale_entry(folder, name, factor, version=1, shape=SHAPE):
-    """An entry for a model that multiplies by `factor`; each factor has a folder of its own."""
+    """Returns an entry for a model that multiplies by `factor`; each factor has its own folder."""
     base = folder / f"{name}_{factor}_{len(shape)}"
     return models.entry(name, models.save(models.scale(shape, factor), base, version))
 
@@ -157,7 +158,7 @@ def test_a_reload_that_replaces_the_step(mixed):
         server.wait_for_log("(?s)successfully loaded 'e'.*successfully loaded 'e'")
         assert len(re.findall("successfully loaded 'e'", server.log)) == 2
 
-        # One that does not fit: the ensemble stays as it is, as over a model of the repository.
+        # With a model that does not fit, the ensemble stays as it is, as over a model of the repository.
         mixed.write(scale_entry(mixed.folder, "scale", 4, shape=(1, 2, 2)))
         assert server.json("POST", "/v1/config/reload")[0] == 201
         assert "ensemble 'e' stays as it was made of the models before: " in server.log
@@ -214,11 +215,11 @@ def test_explicit_mode(mixed):
         assert not client.is_model_ready("later")
         client.load_model("later")
         np.testing.assert_array_equal(ask(client, "later"), 2 * X)
-        # What is the config.json's is neither loaded nor unloaded with the ensemble.
+        # Servables of the config.json are neither loaded nor unloaded with the ensemble.
         client.unload_model("later", unload_dependents=True)
         np.testing.assert_array_equal(ask(client, "double"), 2 * X)
         assert "failed to load" not in server.log
-        # An ensemble that was unloaded does not come back by itself.
+        # An ensemble that was unloaded does not return by itself.
         wait_until(lambda: not client.is_model_ready("later"), what="the end of the ensemble")
         mixed.write(scale_entry(mixed.folder, "double", 3))
         assert server.json("POST", "/v1/config/reload")[0] == 201

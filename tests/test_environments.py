@@ -1,4 +1,5 @@
-"""Environments of models (10): folders and packed archives named by EXECUTION_ENV_PATH, and Python-based backends (10.1)."""
+"""Environments of models (10): folders and packed archives named by EXECUTION_ENV_PATH, and Python-based backends
+(10.1)."""
 
 import contextlib
 import gzip
@@ -34,14 +35,14 @@ def report(server, model):
 
 
 def load(server, model):
-    """The error of a load; nothing when it succeeds."""
+    """Returns the error of a load; None if it succeeds."""
     status, body = server.json("POST", f"/v2/repository/models/{model}/load", {})
     assert status in (200, 400), body
     return "" if status == 200 else body["error"]
 
 
 def told(text):
-    """What clients are told of an error that the log has: of a path outside of the repository, its last part."""
+    """Returns the clients' form of a log error: of a path outside of the repository, only the last part."""
     return re.sub(r"(?<![\w.])/(?!nowhere)(?:[^\s'/]+/)*([^\s'/]+)", r"\1", text)
 
 
@@ -59,10 +60,10 @@ def unpacked(folder):
 
 
 def warm_processes(server):
-    """Names of the interpreters that wait to be forked, by process id."""
+    """Returns the names of the warm interpreters by process id."""
     found = {}
     for pid in children(server.process.pid):
-        with contextlib.suppress(OSError):  # one that has just ended
+        with contextlib.suppress(OSError):  # it may have just ended
             name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
             if name == "brd-warm":
                 found[pid] = os.readlink(f"/proc/{pid}/cwd")
@@ -172,7 +173,7 @@ def test_archive_is_unpacked_once_for_all(server, envs):
 
 
 def test_models_of_one_environment_share_a_warm_interpreter(server):
-    # The server's own, two folders, two archives.
+    # For the server's own environment, two folders and two archives.
     assert len(warm_processes(server)) == 5
 
 
@@ -235,7 +236,7 @@ def test_changed_folder_gets_a_fresh_interpreter(explicit, tmp_path):
 
 
 def archive_of(path, *members):
-    """A tar file of (TarInfo fields, data)."""
+    """Writes a tar file of (TarInfo fields, data)."""
     with tarfile.open(path, "w:gz") as tar:
         for fields, data in members:
             info = tarfile.TarInfo()
@@ -247,7 +248,7 @@ def archive_of(path, *members):
 
 
 TOO_MUCH = "the files of the archive have more than 20000000 bytes; --environment-max-bytes sets the limit"
-# A file of 1 TiB of which 512 bytes are there.
+# A file of 1 TiB with only 512 bytes of data.
 HOLE = {"GNU.sparse.size": f"{1 << 40}", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,512"}
 
 
@@ -407,7 +408,7 @@ def test_folder_name_that_is_no_model_name(explicit):
     assert "Invalid stub name: contains invalid characters" in body["error"]
 
 
-# ---- the life of unpacked files ------------------------------------------------------------------
+# ---- lifetime of unpacked files ------------------------------------------------------------------
 
 
 def test_next_server_removes_what_a_killed_one_left(repository, serve, envs, tmp_path):
@@ -441,7 +442,7 @@ def test_fresh_workers_run_in_their_environment(repository, serve, envs, tmp_pat
     server = serve(repository, "--worker-start=fresh", "--model-control-mode=explicit", "--load-model=one")
     assert report(server, "one")["tiny"] == "one"
     assert report(server, "one")["no_new_privs"] == ["1"]
-    # What a process says on stderr is for the log.
+    # A process's output on stderr goes only to the log.
     died = "Stub process '{}' is not healthy. It exited with code 1"
     assert died.format("bare") in load(server, "bare")
     assert died.format("old") in load(server, "old")
@@ -484,7 +485,7 @@ def test_limits_of_a_process(repository, serve, start):
 def test_example(serve, tmp_path):
     example = ROOT / "examples" / "custom_environment"
     shutil.copytree(example / "models", tmp_path / "models")
-    # The tests' own packages, among them that which the example installs.
+    # The tests' own packages, which include the one that the example installs.
     env = make_environment(tmp_path / "env", "x")
     server = serve(tmp_path / "models")
     text = (example / "README.md").read_text()
@@ -513,7 +514,7 @@ BACKEND = REPORT.replace(
 
 @pytest.fixture(scope="module")
 def backends(module_serve, tmp_path_factory, envs):
-    """A server with Python-based backends beside a plain Python model."""
+    """A server with Python-based backends and a plain Python model."""
     folder = tmp_path_factory.mktemp("backends")
     repository = Repository(folder / "models")
     for name in ("first", "second"):

@@ -1,5 +1,5 @@
-"""What clients are told of errors: nothing of where things lie on the machine, and nothing that a model has printed. The log has
-it all, and so have clients with --verbose-errors."""
+"""Error texts for clients contain no paths of the machine, and no output of a model. The log, and clients with
+--verbose-errors, get the full texts."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from harness.waiting import wait_until
 
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
-# Any absolute path: a folder at the root of the file system, and what lies in it.
+# Any absolute path: a folder at the root of the file system, and the rest of the path.
 PATH = re.compile(r"(?<![\w.-])/(?:" + "|".join(map(re.escape, os.listdir("/"))) + r")/\S+")
 
 RAISER = per_request(
@@ -47,14 +47,14 @@ DYING = (
 
 
 def told(action):
-    """The text of the error that a call ends with."""
+    """Returns the text of a call's error."""
     with pytest.raises(Exception) as caught:
         action()
     return caught.value.message()
 
 
 def reasons(server):
-    """{name: reason} of the repository index."""
+    """Returns {name: reason} of the repository index."""
     status, index = server.json("POST", "/v2/repository/index", {})
     assert status == 200
     return {entry["name"]: entry.get("reason", "") for entry in index}
@@ -96,7 +96,7 @@ def test_texts_of_models(faulty, serve, connect, protocol):
     assert re.search(r"\n  json/decoder\.py\(\d+\): raw_decode\n", texts["library"])
     assert "No such file or directory: 'raiser/weights.bin'" in texts["missing"]
     assert "ValueError: not today\n\nAt:\n  unsound/1/model.py(3): initialize\n" in texts["load"]
-    # What a model says on purpose is its own affair.
+    # A path that a model prints on purpose stays.
     assert ask("own") == "look into /usr/share/doc"
 
     loads = {name: told(lambda name=name: client.raw.load_model(name)) for name in LOADED}
@@ -118,7 +118,7 @@ def test_texts_of_models(faulty, serve, connect, protocol):
         assert "secret" not in text
     for name in LOADED:
         assert index[name], name
-    # All of it is in the log.
+    # The log has the full texts.
     for text in (
         f'\n      File "{repository}/raiser/1/model.py", line ',
         f"'{repository}/raiser/weights.bin'",
@@ -170,7 +170,7 @@ NODE_UNSOUND = """
 
 @pytest.fixture
 def files(tmp_path):
-    """A config.json in which most is wrong, for files in two folders."""
+    """A config.json with many errors, for files in two folders."""
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "no_library.so").write_text("this is no library")
@@ -217,7 +217,7 @@ def files(tmp_path):
 
 
 def texts_of_a_config(server, names):
-    """All that clients can ask of what is not served."""
+    """Returns all texts that clients can request about unavailable servables."""
     found = []
     for name in names:
         for method, path, body in (
@@ -239,7 +239,7 @@ NAMES = ["broken", "missing", "elsewhere", "custom", "unsound", "syntax", "no_gr
 
 
 def fail(server):
-    """What a graph whose node fails says."""
+    """Returns the error of a graph whose node fails."""
     body = {"inputs": [{"name": "in", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
     status, answer = server.json("POST", "/v2/models/failing/infer", body)
     assert status != 200

@@ -1,4 +1,4 @@
-"""The examples work as their README says: each client against the example models, over both protocols."""
+"""The examples work as described in their README: each client against the example models, over both protocols."""
 
 import pathlib
 import struct
@@ -40,7 +40,7 @@ def server(module_serve):
 def test_each_client_has_its_model():
     models = {p.name for p in (ROOT / "examples" / "models").iterdir()}
     steps = {name for name in models if name.rpartition("_")[0] == "digits"}  # of the ensemble, which has a client
-    # One client shows another way to a model of another's.
+    # One client shows another way to call a model that also has its own client.
     assert {p.stem for p in CLIENTS} == (models - steps) | {"shared_memory"} == set(EXPECTED)
 
 
@@ -60,10 +60,10 @@ def test_client(server, path, protocol):
 
 
 def test_images_of_all_kinds(server, connect):
-    """The preprocessing step's decoder against files written here, with every filter of PNG."""
+    """The preprocessing step's decoder reads all kinds of images, with every filter of PNG."""
     client = connect("grpc", server)
     grey = np.full((24, 18), 230, np.uint8)
-    grey[3:21, 8:11] = 20  # a one
+    grey[3:21, 8:11] = 20  # draws a one
     drawn = {"pgm": b"P5 18 24 255\n" + grey.tobytes()}
     colours = np.repeat(grey[:, :, None], 3, axis=2)
     drawn["ppm"] = b"P6\n18 24\n255\n" + colours.tobytes()
@@ -82,7 +82,7 @@ def test_images_of_all_kinds(server, connect):
 
 
 def png(pixels, kind):
-    """A PNG file whose rows use the five filters in turn."""
+    """Returns a PNG file whose rows use the five filters in turn."""
     height, width, channels = pixels.shape
     flat = pixels.reshape(height, -1).astype(int)
     rows = b""

@@ -1,4 +1,4 @@
-"""A server whose allocations fail at random: requests get their answer or an error, and the server lives."""
+"""A server whose allocations fail at random: requests get an answer or an error, and the server survives."""
 
 import collections
 import contextlib
@@ -85,7 +85,7 @@ def fill(repository):
 
 
 class Load:
-    """Threads that ask until told to stop, and count what they hear: right answers, and errors by their text."""
+    """Threads that send requests until stopped, and count right answers, and errors by text."""
 
     def __init__(self, server):
         self.server = server
@@ -115,7 +115,7 @@ class Load:
                 self.wrong.append(f"{protocol} {model}: {error}")
             except InferenceServerException as error:
                 self.note(f"{error.status()}: {error.message()}"[:100])
-            except Exception as error:  # a connection that was cut
+            except Exception as error:  # the connection was cut
                 self.note(type(error).__name__)
 
     def unary(self, protocol, model, value):
@@ -142,7 +142,7 @@ class Load:
             inputs = [client.input("IN", value)]
             client.raw.async_stream_infer(model, inputs, enable_empty_final_response=True)
             assert ended.wait(20), f"no end after {answers}"
-            heard = list(answers)  # the end of the stream itself is told as well
+            heard = list(answers)  # the end of the stream is included
         finally:
             client.raw.stop_stream(cancel_requests=True)
             client.close()
@@ -164,12 +164,12 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     fill(repository)
     server = serve(
         repository,
-        "--cache-config=local,size=4096",  # so small that answers drop out all the time
+        "--cache-config=local,size=4096",  # so small that responses are always being evicted
         env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": str(ONE_IN)},
     )
     os.kill(server.process.pid, signal.SIGUSR1)
     load = Load(server)
-    time.sleep(SECONDS)  # how long it is put to the test
+    time.sleep(SECONDS)  # the duration of the test
     os.kill(server.process.pid, signal.SIGUSR2)
     load.stop()
     assert not load.wrong
@@ -180,7 +180,7 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
     assert any(text.startswith("StatusCode.RESOURCE_EXHAUSTED") for text in exhausted), exhausted
     assert any(text.startswith("429") for text in exhausted), exhausted
 
-    # Nothing is left that should not be: each model answers, again and again.
+    # The server is undamaged: each model answers, repeatedly.
     load = Load(server)
     wait_until(lambda: load.heard["right"] > 200, 30, "right answers")
     load.stop()
@@ -192,7 +192,7 @@ def test_failed_allocations_cost_requests_and_not_the_server(repository, serve):
 
 
 def test_a_stream_that_loses_a_part_of_a_message_ends(repository, serve):
-    """What follows the part is not taken for the rest of the message."""
+    """If a part of a message is lost, the stream ends; the next part is not taken for the rest of the message."""
     repository.add_identity("identity", "INT32")
     server = serve(repository, env={"LD_PRELOAD": str(ALLOCATOR), "BRAID_FAIL_ONE_IN": "100"})
     ends = collections.Counter()
@@ -200,7 +200,7 @@ def test_a_stream_that_loses_a_part_of_a_message_ends(repository, serve):
     def message(number):
         request = service_pb2.ModelInferRequest(model_name="identity", id=str(number))
         request.inputs.add(name="IN", datatype="INT32", shape=[40_000])
-        # It comes in many parts.
+        # It arrives in many parts.
         request.raw_input_contents.append(np.full(40_000, number, np.int32).tobytes())
         return request
 
@@ -264,7 +264,7 @@ def test_a_connection_that_gets_no_memory_is_answered_or_closed(repository, serv
                 received += (more := connection.recv(65536))  # a timeout fails the test
                 if not more:
                     break
-        except ConnectionError:  # closed before all was read
+        except ConnectionError:  # closed before everything was read
             answered = False
         heard[answered] += 1
     os.kill(server.process.pid, signal.SIGUSR2)
@@ -278,5 +278,5 @@ def test_a_connection_that_gets_no_memory_is_answered_or_closed(repository, serv
             return server.json("GET", "/v2/health/live")[0] == 200
         return False
 
-    # A thread of the server's takes the signal when it runs next.
+    # A thread of the server handles the signal when it next runs.
     wait_until(lives, 10, "an answer")

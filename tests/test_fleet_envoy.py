@@ -1,4 +1,4 @@
-"""`braid fleet envoy`: three Braids behind a real Envoy that has the configuration which it writes."""
+"""`braid fleet envoy`: three Braids behind a real Envoy with the generated configuration."""
 
 import collections
 import contextlib
@@ -31,7 +31,7 @@ def load_json(path):
     return json.loads(path.read_text())
 
 
-# ---- what is written -------------------------------------------------------------------------------
+# ---- the generated files ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_wrong_use(arguments, text):
 
 
 def test_files_that_say_the_same_stay(tmp_path):
-    """A file that is written anew would have Envoy read it again."""
+    """Unchanged files are not rewritten, because Envoy would read them again."""
     command = ["--endpoints", ADDRESSES, "--sequence-models=sums", "--xds-folder", tmp_path]
     fleet_envoy(*command)
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
@@ -116,7 +116,8 @@ def clients(envoy):
 
 
 def run_sequences(clients, ids, steps=5, **more):
-    """Interleaved sequences, each step over the other protocol than the one before. The replicas of each."""
+    """Runs interleaved sequences; each step uses the other protocol than the previous one. Returns the replicas of
+    each."""
     where = collections.defaultdict(set)
     for step in range(steps):
         for number, sequence in enumerate(ids):
@@ -129,7 +130,7 @@ def run_sequences(clients, ids, steps=5, **more):
 
 
 def test_sequences_stay_at_one_replica(clients):
-    """Also where their steps come over both protocols: a replica has one place on the rings of both."""
+    """A sequence stays at one replica even if its steps use both protocols: a replica has the same place on both rings."""
     where = run_sequences(clients, [*range(1, 41), *(f"text-{i}" for i in range(10))])
     assert {len(replicas) for replicas in where.values()} == {1}
     assert set.union(*where.values()) == set(NAMES)
@@ -155,7 +156,7 @@ def test_a_stream_stays_at_one_replica(envoy):
 
 
 def test_another_header_of_clients(clients):
-    """--hash-header: all requests of a user go to one replica."""
+    """With --hash-header, all requests of a user go to one replica."""
     where = collections.defaultdict(set)
     for _ in range(4):
         for user in range(20):
@@ -195,7 +196,7 @@ def test_what_is_about_one_server_is_refused(envoy, clients):
 
 @contextlib.contextmanager
 def busy(fleet, name):
-    """The model "work" of a replica does not come back within the block."""
+    """Requests to the model "work" of a replica do not return within the block."""
     file = fleet.folder(name) / "wait"
     file.touch()
     try:
@@ -206,7 +207,7 @@ def busy(fleet, name):
 
 @contextlib.contextmanager
 def full(fleet, name):
-    """Likewise, and all else that it is asked it refuses."""
+    """The same, and the replica refuses all other requests."""
     refused = threading.Event()
 
     def ask():
@@ -216,7 +217,8 @@ def full(fleet, name):
         return status == 200
 
     with busy(fleet, name), ThreadPoolExecutor(11) as pool:
-        # Ten fill its queue, and stay in it: none is given up. So it is full once the eleventh is refused.
+        # Ten requests fill its queue, and stay in it, because clients do not cancel. So it is full once the eleventh is
+        # refused.
         stuck = [pool.submit(wait_until, ask, 100) for _ in range(11)]
         try:
             assert refused.wait(60)
@@ -233,14 +235,15 @@ def test_load_leaves_a_replica_that_is_slow(fleet, envoy):
         with busy(fleet, "one"):
             since = time.monotonic() + 1
             load.wait_for(50, since)
-            # Fifty requests may all go to the one that answered faster just now.
+            # Fifty requests may all go to the replica that was faster just now.
             wait_until(lambda: {"two", "three"} <= set(load.between(since)), 30, "work for both others")
             assert set(load.between(since)) == {"two", "three"}
     assert not load.errors()
 
 
 def test_load_leaves_a_replica_that_refuses(fleet, envoy):
-    """One whose model is stuck, and answers all else by 429 and RESOURCE_EXHAUSTED, which is quicker than to work."""
+    """Load moves away from a replica whose model is stuck, and which refuses faster than others work (429 and
+    RESOURCE_EXHAUSTED)."""
     with full(fleet, "two"):
         with Load(envoy, size=600) as load:
             begin = time.monotonic()
@@ -250,14 +253,14 @@ def test_load_leaves_a_replica_that_refuses(fleet, envoy):
         for cluster in ("grpc", "http"):
             assert envoy.statistic(cluster, "upstream_rq_retry_success") > 0
             assert envoy.statistic(cluster, "outlier_detection.ejections_enforced_total") > 0
-    # It is taken in again.
+    # The replica is used again.
     with FrontClients(envoy.listeners["http"], envoy.listeners["grpc"]) as clients:
         for protocol in ("http", "grpc"):
             wait_until(lambda protocol=protocol: clients.work(protocol) == "two", 30, "work for the replica")
 
 
 def test_sequences_stay_at_a_replica_that_refuses(fleet, envoy):
-    """Elsewhere they would not be known."""
+    """Sequences stay at a replica that refuses, because other replicas do not know them."""
     url = f"http://{envoy.listeners['http']}/v2/models/work/infer"
     tensor = {"name": "IN", "datatype": "FP32", "shape": [600], "data": [0] * 600}
 
@@ -274,13 +277,13 @@ def test_sequences_stay_at_a_replica_that_refuses(fleet, envoy):
 
 
 def ask_directly(server):
-    """The status of a request to its model "work"."""
+    """Returns the status of a request to its model "work"."""
     tensor = {"name": "IN", "datatype": "FP32", "shape": [600], "data": [0] * 600}
     return server.request("POST", "/v2/models/work/infer", json.dumps({"inputs": [tensor]}), timeout=120)[0]
 
 
 def test_what_is_too_large_is_no_failure_of_a_replica(tmp_path):
-    """A client that sends it again and again would have Envoy leave all of them."""
+    """A request that is too large does not count as a failure; repeating it would otherwise eject all replicas."""
     need_envoy()
     with Fleet(tmp_path, ("four", "five"), "--grpc-max-input-size=100000") as small:
         envoy = small.front()
@@ -294,7 +297,7 @@ def test_what_is_too_large_is_no_failure_of_a_replica(tmp_path):
         assert envoy.statistic("grpc", "upstream_rq_retry") == 0
 
 
-# ---- replicas that come and go ---------------------------------------------------------------------
+# ---- replicas that start and stop ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -314,7 +317,7 @@ def test_a_killed_replica_costs_what_had_begun(small_fleet):
         dead = time.monotonic()
         load.wait_for(200, dead)
         assert not load.errors(dead)
-    # Each of the threads had one on its way.
+    # Each of the threads had one request in flight.
     assert len(load.errors(killed - 1)) <= 8
     assert set(load.between(dead)) == {"one", "two"}
     for cluster in ("grpc", "http"):
@@ -344,7 +347,8 @@ def test_replicas_come_and_go_by_files(small_fleet, tmp_path):
 
 
 def test_a_step_whose_sequence_is_elsewhere_is_sent_again(tmp_path):
-    """Its replica has not heard that another one has taken the sequence over, and hears it when it writes: it has done nothing."""
+    """A replica that was replaced as owner of a sequence notices it when it writes. It has done nothing, so the step is
+    sent again."""
     need_envoy()
     with Redis(tmp_path) as redis, Fleet(tmp_path, ("one", "two"), "--sequence_state_store", redis.url) as fleet:
         envoy = fleet.front()
@@ -362,7 +366,8 @@ def test_a_step_whose_sequence_is_elsewhere_is_sent_again(tmp_path):
 
 
 class Walks(Threads):
-    """Threads that walk one sequence after the other, each step over the other protocol than the one before, until the block ends."""
+    """Threads that run one sequence after the other until the block ends; each step uses the other protocol than the
+    previous one."""
 
     def __init__(self, envoy, threads=4, steps=15):
         super().__init__((number,) for number in range(1, threads + 1))
@@ -390,15 +395,15 @@ class Walks(Threads):
             assert total == (step + 1) * (step + 2) // 2, (sequence, step, total)
             where.add(replica)
             self.done += 1
-            # So that each replica has some whenever it ends.
+            # So that each replica has some sequences whenever it ends.
             self._ended.wait(0.05)
         self.moved += len(where) > 1
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.campaign)])
 def test_a_rolling_upgrade_costs_nothing(tmp_path, count):
-    """Of three servers so many are replaced by others one after the other, under load: no request fails, and no sequence is
-    answered from a wrong state."""
+    """If `count` of three servers are replaced at a time under load, no request fails, and no sequence continues from a
+    wrong state."""
     need_envoy()
     folder = tmp_path / "xds"
     with Redis(tmp_path) as redis:
@@ -415,7 +420,7 @@ def test_a_rolling_upgrade_costs_nothing(tmp_path, count):
                     fleet_envoy("--endpoints", fleet.endpoints(), "--xds-folder", folder)
                     for cluster in ("grpc", "http", "grpc-sequences", "http-sequences"):
                         envoy.wait_for_members(cluster, 3)
-                    # What has come since then has gone well too.
+                    # Later requests have succeeded, too.
                     load.wait_for(50, time.monotonic())
                 since, now = time.monotonic(), {*NAMES[count:], *(f"{name}-upgraded" for name in NAMES[:count])}
                 wait_until(
@@ -426,7 +431,7 @@ def test_a_rolling_upgrade_costs_nothing(tmp_path, count):
             assert walks.done > 10 * walks.moved
 
 
-# ---- the id in the body alone ----------------------------------------------------------------------
+# ---- the sequence id only in the body --------------------------------------------------------------
 
 
 def test_ids_are_lifted_out_of_bodies(small_fleet):
@@ -436,12 +441,12 @@ def test_ids_are_lifted_out_of_bodies(small_fleet):
         where = run_sequences(clients, ids, header=False)
         assert {len(replicas) for replicas in where.values()} == {1}
         assert set.union(*where.values()) == {"one", "two"}
-        # Half of the steps with the header, half without.
+        # Half of the steps have the header.
         total, first = clients.step("grpc", 50, 1, sequence_start=True)
         assert clients.step("http", 50, 2, header=False) == (total + 2, first)
-        # Other models are not looked into.
+        # Bodies of requests to other models are not read.
         assert {clients.work(protocol) for protocol in ("http", "grpc") for _ in range(20)} == {"one", "two"}
-    # JSON without binary tensors, and an id that a tensor's text seems to name.
+    # JSON without binary tensors, and a tensor's text that looks like an id.
     tensor = {"name": "VALUE", "datatype": "INT32", "shape": [1, 1], "data": [5]}
     body = {"inputs": [tensor], "parameters": {"sequence_id": 77, "sequence_start": True}}
     url = f"http://{envoy.listeners['http']}/v2/models/sums/infer"
@@ -469,7 +474,7 @@ def test_tls_on_both_sides(tmp_path):
             f"--{protocol}-server-key={key}",
         ]
     with Fleet(tmp_path, ("one", "two"), *options, tls=ssl.create_default_context(cafile=root)) as fleet:
-        # The names of the certificates.
+        # The certificates are for this name.
         endpoints = fleet.endpoints().replace("127.0.0.1", "localhost")
         config = tmp_path / "envoy.json"
         shown = ["--cert", certificate, "--key", key]
@@ -488,7 +493,7 @@ def test_tls_on_both_sides(tmp_path):
         with grpc.secure_channel(address, credentials, [("grpc.enable_http_proxy", 0)]) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             assert stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=20).ready
-        # Whom nobody vouches for is not asked.
+        # A server without a trusted certificate gets no request.
         wrong = run_fleet("status", "--endpoints", endpoints, "--ssl", check=False)
         assert wrong.returncode == 1
         assert "2 of 2 did not answer" in wrong.stdout
@@ -498,7 +503,8 @@ def test_tls_on_both_sides(tmp_path):
 
 
 def test_a_session_outlives_that_its_replica_drains(tmp_path):
-    """With the ring alone, the sequences of a replica that says that it is not ready would go to others."""
+    """With only the ring, sequences of a replica that is not ready would move. With Envoy's session they stay until
+    they end."""
     need_envoy()
     with Fleet(tmp_path, ("one", "two"), "--sequence-drain-seconds=60") as fleet:
         envoy = fleet.front("--session-header=braid-session")
@@ -523,7 +529,7 @@ def test_a_session_outlives_that_its_replica_drains(tmp_path):
         leaving.process.send_signal(signal.SIGTERM)
         for cluster in ("http", "http-sequences"):
             envoy.wait_for_members(cluster, 1)
-        # New ones begin elsewhere; those that there are end where they began.
+        # New sequences begin elsewhere; existing ones end where they began.
         for sequence in range(101, 111):
             assert step(sequence, None, sequence_start=True, sequence_end=True)[1] == "two"
         for sequence, (where, session) in sessions.items():

@@ -1,4 +1,4 @@
-"""`make fleet`: several servers behind an Envoy on one machine, which leave nothing behind."""
+"""`make fleet`: several servers behind an Envoy on one machine; it leaves nothing behind."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 
 
 def clients_of(path):
-    """How many others are connected to a Redis."""
+    """Returns the number of other clients of a Redis."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         connection.sendall(b"CLIENT LIST\r\n")

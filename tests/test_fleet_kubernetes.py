@@ -1,4 +1,4 @@
-"""Replicas that are found by the EndpointSlices of a Service: `--endpoints kubernetes://...`. The API server is the test's."""
+"""Replicas found by the EndpointSlices of a Service: `--endpoints kubernetes://...`. The test provides the API server."""
 
 import contextlib
 import http.server
@@ -34,7 +34,8 @@ def fleet(tmp_path_factory):
 
 @contextlib.contextmanager
 def api_server(certificates, account, slices):
-    """An API server that knows of one Service. Yields what a pod finds of it: `env`; and the paths that were `asked`."""
+    """An API server with one Service. Yields the environment of a pod (`env`), and the paths that were requested
+    (`asked`)."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,7 +51,7 @@ def api_server(certificates, account, slices):
                 answer["items"] = slices
             body = json.dumps(answer).encode()
             self.send_response(status)
-            # As the API server's own, in chunks.
+            # In chunks, like the real API server.
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for piece in (body[:20], body[20:], b""):
@@ -83,7 +84,7 @@ def api_server(certificates, account, slices):
 
 
 def slice_of(endpoint, **conditions):
-    """An EndpointSlice of one pod, whose ports are its own."""
+    """Returns an EndpointSlice of one pod with its own ports."""
     host, grpc, http_port, metrics = endpoint.split(":")
     ports = zip(("http", "grpc", "metrics"), map(int, (http_port, grpc, metrics)), strict=True)
     return {
@@ -192,7 +193,7 @@ def test_what_is_missing_is_named(kubernetes, certificates, tmp_path):
         'needs the right to list: HTTP 403: endpointslices.discovery.k8s.io is forbidden: User "system:anonymous" cannot list '
         "resource"
     )
-    # Somebody else in the place of the API server hears no token.
+    # A server without a trusted certificate in place of the API server gets no token.
     asked = len(kubernetes.asked)
     (kubernetes.account / "ca.crt").write_bytes((certificates / "stranger.pem").read_bytes())
     assert "TLS: " in fault()

@@ -1,4 +1,4 @@
-"""The simulation of a fleet against what queues are known to do."""
+"""The simulation of a fleet agrees with results of queueing theory."""
 
 import dataclasses
 import pathlib
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent / "bench"
-sys.path.append(str(BENCH))  # behind the tests: both have a package "harness"
+sys.path.append(str(BENCH))  # after the tests: both have a package "harness"
 
 from fleet.simulation import Costs, Fleet, Load, Ring, simulate, walls  # noqa: E402
 
@@ -44,7 +44,7 @@ def test_a_lost_zone_costs_attempts_and_no_step():
     steps = simulate(fleet, Load(600.0), FREE, seconds=8.0)
     lost = simulate(fleet, Load(600.0, zone_lost=(2.0, 0)), FREE, seconds=8.0)
     assert lost.failed > 0
-    # A third of the sequences moves, once: 600 are alive, and some begin while the replicas that have gone are not left yet.
+    # A third of the sequences moves once: 600 are alive, and some begin before the ended replicas are removed.
     assert 120 < lost.takeovers < 280
     assert len(lost.latencies) == pytest.approx(len(steps.latencies), rel=0.05)
     assert lost.worst[2] > 0.5

@@ -1,4 +1,4 @@
-"""`braid fleet reload`: a model loaded anew by one server after the other, and taken back where it does not hold."""
+"""`braid fleet reload`: reloads a model on one server after the other, and rolls back on failure."""
 
 import contextlib
 import textwrap
@@ -32,7 +32,7 @@ def write(models, version, body):
 
 
 def answers(fleet):
-    """What each replica answers."""
+    """Returns each replica's answer."""
     found = []
     for server in fleet.replicas.values():
         with FrontClients(server.http, server.grpc) as clients:
@@ -53,7 +53,7 @@ def names(fleet):
 
 @contextlib.contextmanager
 def load(fleet):
-    """Each replica is asked all the time; yields the errors."""
+    """Sends requests to each replica continuously; yields the errors."""
     errors, ended = [], threading.Event()
 
     def ask(server):
@@ -95,7 +95,7 @@ def test_a_load_that_fails_stops_it(fleet):
     done = reload(fleet, check=False)
     assert done.returncode == 1
     assert "model m was not reloaded: the load failed: " in done.stderr
-    # The second serves what it did, the first goes back, and the third was never asked.
+    # The second replica is unchanged, the first one is rolled back, and the third one was never asked.
     assert answers(fleet) == [1, 1, 1]
     first, second, third = names(fleet)
     assert f"{first}: went back to version 1" in done.stdout

@@ -1,4 +1,4 @@
-"""Several servers in one view: `braid fleet status`, and what the console of one of them tells of all (--fleet-endpoints)."""
+"""Several servers in one view: `braid fleet status`, and the fleet view in the console (--fleet-endpoints)."""
 
 import contextlib
 import http.server
@@ -25,7 +25,7 @@ def fleet(tmp_path_factory):
 
 @contextlib.contextmanager
 def silent():
-    """The port of a server that takes connections and never answers."""
+    """The port of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
@@ -35,7 +35,7 @@ def status(*arguments, check=True):
 
 
 def rows(text, table):
-    """The cells of the rows below the line that begins with `table`, by their first."""
+    """Returns the cells of the rows below the line that begins with `table`, by the first cell."""
     lines = iter(text.splitlines())
     next(line for line in lines if line.startswith(table))
     found = {}
@@ -80,7 +80,7 @@ def test_replicas_that_serve_the_same(fleet):
 
 
 def test_what_is_not_asked_is_not_known(fleet):
-    """Without the port of metrics there is no figure of live sequences, and none is made up."""
+    """Without the metrics port, the number of live sequences is unknown, and none is invented."""
     endpoint = fleet.endpoint("one").rpartition(":")[0]
     text = status("--endpoints", endpoint).stdout
     (cells,) = rows(text, "REPLICA").values()
@@ -110,7 +110,7 @@ def test_what_is_no_server_of_kserve_is_said_so(fleet):
 
 
 def test_an_answer_without_end_is_not_kept(fleet):
-    """What answers in a server's place cannot have the memory of who asks."""
+    """An endless response of another server does not exhaust memory."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer():
@@ -184,7 +184,7 @@ def test_wrong_use(arguments, text):
 
 
 def look(server, token=None):
-    """(status, JSON) of the console's look at the fleet."""
+    """Returns (status, JSON) of the console's fleet view."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     status, _, body = server.request("GET", "/console/api/fleet", None, headers, address=server.metrics)
     return status, json.loads(body)
@@ -221,7 +221,7 @@ def test_a_name_is_looked_up_for_each_look(fleet, repository, serve):
 
 
 def test_nobody_waits_for_a_replica_that_does_not_answer(fleet, repository, serve):
-    """Nor does the end of the server."""
+    """A replica that does not answer delays neither other requests nor the end of the server."""
     repository.add_identity("m")
     with silent() as port:
         server = serve(repository, f"--fleet-endpoints={fleet.endpoints()},127.0.0.1:{port}")
@@ -234,10 +234,10 @@ def test_nobody_waits_for_a_replica_that_does_not_answer(fleet, repository, serv
         while not looks:
             assert server.request("GET", "/console/api/overview", address=server.metrics)[0] == 200
             meanwhile += 1
-        assert meanwhile > 2  # one that waited for the look would be the only one, or the last but one
+        assert meanwhile > 2  # a request that waited for the fleet view would be the only one, or the last but one
         for viewer in viewers:
             viewer.join()
-        # One look, and one for those who came during it.
+        # One query, and one more for the requests that arrived during it.
         assert time.monotonic() - began < 9
         for code, shown in looks:
             assert code == 200
@@ -252,7 +252,7 @@ def test_nobody_waits_for_a_replica_that_does_not_answer(fleet, repository, serv
 
 
 def test_each_replica_judges_who_looks(tmp_path, repository, serve):
-    """The token that the viewer shows goes along, and nothing of the server's own."""
+    """The viewer's token is forwarded to each replica; the server sends no credentials of its own."""
     (tmp_path / "tokens").write_text("operator o-token\nviewer v-token\npart p-token\n")
     (tmp_path / "tokens").chmod(0o600)
     statistics = {"apis": ["statistics"]}
@@ -270,7 +270,7 @@ def test_each_replica_judges_who_looks(tmp_path, repository, serve):
         code, shown = look(server, "o-token")
         assert code == 200
         assert [model["name"] for model in shown["models"]] == ["sums", "work"]
-        # It may see what this server does, and not which models another one has.
+        # This user may see this server's fleet view, but not another server's models.
         code, shown = look(server, "v-token")
         assert (code, shown["models"]) == (200, [])
         assert shown["replicas"][0]["error"] == (
@@ -301,7 +301,7 @@ def test_replicas_are_asked_with_tls_where_the_server_speaks_it(tmp_path, reposi
 
 
 class Hostile(http.server.BaseHTTPRequestHandler):
-    """A replica that answers what its server says."""
+    """A replica that returns the configured answer."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,5 +1,5 @@
-"""The examples in PyTorch and JAX. They run where the package is installed: in the tests' own environment, or in the one that
-BRAID_TORCH_ENV or BRAID_JAX_ENV names."""
+"""The examples in PyTorch and JAX. They run if the package is installed in the tests' environment, or in the one named
+by BRAID_TORCH_ENV or BRAID_JAX_ENV."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ from harness.server import ROOT, Server
 
 
 def interpreter_with(package, variable):
-    """The interpreter that has the package; skips the test when there is none."""
+    """Returns an interpreter with the package; skips the test if there is none."""
     environment = os.environ.get(variable)
     if environment:
         return os.path.join(environment, "bin", "python")
@@ -30,7 +30,7 @@ def test_pytorch(serve, connect):
     scores = client.infer("torch_mlp", {"FEATURES": features}).as_numpy("SCORES")
     assert scores.shape == (2, 3)
     np.testing.assert_allclose(scores.sum(axis=1), [1, 1], rtol=1e-5)
-    # The network is the same each time, and rows do not depend on their batch.
+    # The network is always the same, and rows do not depend on their batch.
     again = client.infer("torch_mlp", {"FEATURES": features[1:]}).as_numpy("SCORES")
     np.testing.assert_allclose(again, scores[1:], rtol=1e-5)
     choice = client.infer("torch_choice", {"FEATURES": features}).as_numpy("CLASS")
@@ -61,13 +61,13 @@ TORCH = per_request(
 
 @pytest.mark.parametrize("level", ["none", "basic", "strict", "separate"])
 def test_pytorch_at_each_level_of_isolation(repository, connect, level):
-    """Its threads, the processes that load its data, and memory that they share."""
+    """PyTorch's threads, data loading processes, and shared memory work at each level of isolation."""
     python = interpreter_with("torch", "BRAID_TORCH_ENV")
     if level == "separate" and os.geteuid() != 0:
         pytest.skip("needs root")
     repository.add("torch", TORCH, config("torch", [("IN", "INT32", [1])], [("OUT", "FP64", [4])]))
     options = ["--python", python, "--worker-isolation", level, "--worker-env", "BRAID_TEST_MARK"]
-    # A short path: sockets of the processes that load data are in the worker's folder, and have 107 characters at most.
+    # A short path: sockets of the processes that load data are in the worker's folder, and limited to 107 characters.
     with tempfile.TemporaryDirectory() as folder, Server([repository.path], *options, workdir=folder) as server:
         found = connect("http", server).infer("torch", {"IN": np.int32([1])}).as_numpy("OUT")
     product = sum((300 + i) * (300 * i + 1) for i in range(300))

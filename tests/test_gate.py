@@ -1,4 +1,5 @@
-"""Who may ask what: pages in browsers, names that lead to this machine, restricted groups, and files that loads bring."""
+"""Protection of requests: web pages in browsers, names that lead to this machine, restricted groups, and files in load
+requests."""
 
 import base64
 import json
@@ -11,7 +12,7 @@ from harness.repository import IDENTITY, config
 
 SIMPLE = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])])
 EVIL = "http://evil.example"
-# What a form of a page can send without asking first: text/plain that happens to be JSON.
+# A form of a page can send this without a preflight: text/plain that is also JSON.
 FORM = {"Origin": EVIL, "Content-Type": "text/plain"}
 FILES = {
     "parameters": {
@@ -52,7 +53,7 @@ def test_a_page_changes_nothing(server):
 def test_a_page_of_the_server_itself_and_clients_go_on(server):
     assert infer(server, {})[0] == 200
     assert infer(server, {"Origin": f"http://{server.http}"})[0] == 200
-    # What a page may send and cannot read.
+    # A page may send this, but cannot read the response.
     assert server.request("GET", "/v2/models/m", headers={"Origin": EVIL})[0] == 200
 
 
@@ -159,7 +160,7 @@ def test_reflection_answers_what_tools_ask(server):
     assert names == sorted(names)
     assert {"grpc.health.v1.Health", "tensorflow.serving.PredictionService"} <= set(names)
     assert symbol.file_descriptor_response == file.file_descriptor_response
-    # The file and the one that it imports.
+    # The file and its import.
     assert len(file.file_descriptor_response.file_descriptor_proto) == 2
     assert unknown.error_response.error_code == 5
     assert unknown.error_response.error_message == "there is no symbol 'no.such.Symbol'"

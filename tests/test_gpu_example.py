@@ -1,4 +1,4 @@
-"""The example of models on a GPU works as its README says, on the stand-in for NVIDIA's driver."""
+"""The example of models on a GPU works as described in its README, on the stand-in for NVIDIA's driver."""
 
 import os
 import subprocess
@@ -38,8 +38,8 @@ def test_client(server, gpus, protocol):
     assert done.returncode == 0, done.stderr
     text = (EXAMPLE / "README.md").read_text()
     assert f"```text\n{done.stdout}```" in text
-    # Of what front and join do, the answer alone leaves the device. The rest is the client's memory: two inputs that the
-    # server reads, what join answers with, what the client reads.
+    # Of the data between front and join, only the answer leaves the device. The other copies concern the client's
+    # memory: two inputs that the server reads, join's answer, and the client's read.
     moved = [words for _, words in gpus.calls("from-device", "on-device")[before:]]
     assert [int(words[1]) for words in moved if words[0] == "from-device"][:1] == [24]
     assert sum(1 for words in moved if words[0] == "from-device") == 5

@@ -1,5 +1,5 @@
-"""tests/gpu/run, which is for machines with a GPU: on the stand-in for NVIDIA's driver it finds that all works, and without a driver
-it says that there is none."""
+"""tests/gpu/run, a script for machines with a GPU: with the stand-in driver all checks pass, and without a driver it
+reports that there is no GPU."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tensors of Python models that lie on a device, on the stand-in for NVIDIA's driver."""
+"""Tensors of Python models on a device, on the stand-in for NVIDIA's driver."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ import gc, os, sys
 sys.path.insert(0, os.path.dirname(__file__))
 import device_arrays as arrays
 """
-# Doubles on the device.
+# Makes doubles on the device.
 MAKER = HEADER + per_request(
     """
     array = arrays.Array([2 * value for value in get(request, "IN")], int(self.args["model_instance_device_id"]))
@@ -37,7 +37,7 @@ NUMBA = HEADER + per_request(
     return pb_utils.InferenceResponse([tensor])
     """
 )
-# A capsule says nothing of streams: what is on the default stream is waited for, and so on those that it waits for.
+# A capsule has no stream, so the worker waits for the default stream, and for the streams that it waits for.
 CAPSULE = HEADER + per_request(
     """
     array = arrays.Array([2 * value for value in get(request, "IN")], blocking=True)
@@ -74,7 +74,7 @@ CALLER = HEADER + per_request(
     return respond(OUT=got.as_numpy() + 1)
     """
 )
-# Looks at tensors, and tells what it finds.
+# Inspects tensors, and returns the findings.
 LOOKER = HEADER + per_request(
     """
     def look():
@@ -170,7 +170,7 @@ def client(request, server, connect, gpus):
     yield connect(request.param, server)
     gpus.fail()
     gpus.delay(0)
-    # Models have let go of what they have answered with.
+    # Models have released their answers.
     wait_until(lambda: not gpus.memory(), 20.0, "the memory to be given back")
 
 
@@ -181,7 +181,7 @@ def ask(client, text):
 @pytest.mark.parametrize("count", [10, 100_000])
 @pytest.mark.parametrize("model", ["maker", "second", "capsule", "numba"])
 def test_outputs_on_a_device_reach_clients(client, gpus, server, model, count):
-    """Streams are late on purpose: what is read too early is not there yet. Each output is copied once."""
+    """Outputs on a device reach clients, each copied once. Streams are late on purpose: an early read sees no data."""
     gpus.delay(30)
     sent = np.arange(count, dtype=np.float32)
     before = len(gpus.calls("from-device"))
@@ -192,7 +192,7 @@ def test_outputs_on_a_device_reach_clients(client, gpus, server, model, count):
 
 
 def test_outputs_are_copied_to_pinned_memory(client, gpus):
-    """Which is pinned where it lies, and once."""
+    """Outputs are copied to memory that is pinned in place, once."""
     sent = np.arange(100_000, dtype=np.float32)
     client.infer("second", {"IN": sent})
     before = len(gpus.calls("pin", "from-device"))
@@ -205,7 +205,7 @@ def test_outputs_are_copied_to_pinned_memory(client, gpus):
 
 @pytest.mark.parametrize(("option", "fails"), [("500000", ""), ("0", ""), ("1000000", "cuMemHostRegister_v2 801")])
 def test_what_cannot_be_pinned_is_copied_all_the_same(repository, serve, connect, gpus, option, fails):
-    """Beyond the option; or the driver does not pin it."""
+    """Memory beyond the option's limit, or which the driver does not pin, is copied all the same."""
     extra = "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]"
     repository.add("maker", MAKER, config("maker", **VECTOR, extra=extra), files={"1/device_arrays.py": ARRAYS})
     server = serve(repository, f"--pinned-memory-pool-byte-size={option}", env=gpus.env)

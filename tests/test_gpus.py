@@ -1,4 +1,4 @@
-"""What a server does with GPUs, on the stand-in for NVIDIA's driver."""
+"""GPUs of a server, on the stand-in for NVIDIA's driver."""
 
 import concurrent.futures
 import pathlib
@@ -19,7 +19,8 @@ IN = [("IN", "STRING", [1])]
 
 @pytest.fixture
 def gpus(tmp_path):
-    """Two, which are asked at the end whether anything was left behind. Named before `serve`, they outlast the server."""
+    """Two GPUs, with a check at the end that nothing is left behind. Requested before `serve`, so that they outlive the
+    server."""
     gpus = Gpus(tmp_path / "gpus")
     yield gpus
     gpus.assert_nothing_left()
@@ -63,7 +64,7 @@ def test_a_driver_that_fails_is_told_and_done_without(gpus, repository, serve):
     )
 
 
-# Calls the driver as torch does when a model first uses a device.
+# Calls the driver like torch at a model's first use of a device.
 DRIVER = per_request(
     """
     import ctypes
@@ -83,8 +84,8 @@ DRIVER = per_request(
 
 @pytest.mark.parametrize("start", ["fork", "fresh"])
 def test_models_can_use_the_driver_since_the_warm_process_never_does(gpus, repository, serve, connect, start):
-    """A driver that was opened in a process cannot be used in what is forked from it: "cannot re-initialize CUDA in forked
-    subprocess". Workers are forked from the warm process."""
+    """A driver opened in a process is unusable in its forks: "cannot re-initialize CUDA in forked subprocess". Workers
+    are forked from the warm process, so that process never opens the driver."""
     extra = "instance_group [ { count: 2 kind: KIND_CPU } ]"
     repository.add("driver", DRIVER, config("driver", IN, OUT, extra=extra))
     server = serve(repository, "--worker-start", start, env=gpus.env)
@@ -94,7 +95,7 @@ def test_models_can_use_the_driver_since_the_warm_process_never_does(gpus, repos
         return client.infer("driver", {"IN": strings(text)}).as_numpy("OUT")[0]
 
     assert [ask("go") for _ in range(4)] == [b"[0, 0]"] * 4
-    # What a model itself forks then is refused.
+    # The model's own fork is refused.
     assert ask("fork") == b"[0, 0, 3]"
     users = {pid for pid, _ in gpus.calls("cuInit")}
     workers = users - {server.process.pid}
@@ -115,7 +116,7 @@ def test_models_can_use_the_driver_since_the_warm_process_never_does(gpus, repos
 
 @KEEPS_FILES
 def test_the_driver_works_at_strict_isolation(gpus, repository, serve, connect):
-    """What is found where the driver is and where its devices are has to be named here; a real one lies in /usr and /dev."""
+    """Folders of the driver and of the devices are named here; with a real driver they are in /usr and /dev."""
     repository.add(
         "driver", DRIVER, config("driver", IN, OUT, extra="instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]")
     )
@@ -139,13 +140,13 @@ def groups(*groups):
 
 
 def instances_of(server, model):
-    """The groups of the configuration that the server answers: (name, kind, gpus, count)."""
+    """Returns the groups in the server's configuration: (name, kind, gpus, count)."""
     _, answer = server.json("GET", f"/v2/models/{model}/config")
     return [(group["name"], group["kind"], group["gpus"], group["count"]) for group in answer["instance_group"]]
 
 
 def places(client, model, count):
-    """Where the instances of a model say that they are, each asked at least once."""
+    """Returns the devices that a model's instances report, each asked at least once."""
     found = set()
     wait_until(
         lambda: found.add(client.infer(model, {"IN": strings("")}).as_numpy("OUT")[0].decode()) or len(found) == count,
@@ -174,7 +175,7 @@ def test_instances_are_placed_as_their_groups_say(gpus, repository, serve, conne
     assert instances_of(server, "first") == [("first_0", "KIND_GPU", [1], 1), ("first_1", "KIND_CPU", [], 1)]
     assert instances_of(server, "third") == [("third_0", "KIND_CPU", [], 1)]
     assert instances_of(server, "itself") == [("itself_0", "KIND_MODEL", [], 1)]
-    # Requests that come together, so that each instance has one.
+    # Concurrent requests, so that each instance gets one.
     client = connect("grpc", server)
     assert places(client, "third", 1) == ["third_0_0 CPU 0"]
     assert places(client, "itself", 1) == ["itself_0_0 MODEL 0"]
@@ -224,7 +225,7 @@ def test_a_gpu_with_a_wrong_number_is_named(gpus, repository, serve):
 
 
 def test_resources_are_those_of_a_device_unless_they_are_global(gpus, repository, serve, connect):
-    """Two instances on two devices run at once with a resource of each device, and one after the other with a global one."""
+    """Two instances on two devices run at once with a resource per device, and in sequence with a global one."""
     source = per_request(
         """
         import threading
@@ -255,7 +256,7 @@ def test_resources_are_those_of_a_device_unless_they_are_global(gpus, repository
 
 
 def test_a_gpu_that_is_full_gets_no_model(gpus, repository, serve, connect):
-    """The memory in use is what all processes have, here that of a model."""
+    """The memory in use includes that of all processes, here of a model."""
     holder = per_request(
         """
         import ctypes

@@ -1,4 +1,4 @@
-"""Where graphs and their models are found, names that are taken, queues, and reloading."""
+"""Graphs and their models: search paths, name conflicts, queues, and reloading."""
 
 import json
 import queue
@@ -30,11 +30,11 @@ from harness.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Graphs that are found in many places, and names that several things want. OUT of each names where it is from."""
+    """Graphs that are found in many places, and conflicting names. OUT of each identifies its origin."""
     folder = tmp_path_factory.mktemp("places")
 
     def adds(place, value):
-        """A graph that asks a model of its own subconfig."""
+        """Makes a graph that calls a model of its own subconfig."""
         text = inference(renamed("input", "IN", "b") + renamed("output", "OUT", "a"), servable=f"plus{value}")
         entry = write_graph(folder, place, text)
         models.save(models.add(value=value), folder / place / "plus")
@@ -47,7 +47,7 @@ def places(tmp_path_factory):
     (folder / "named" / "graph.pbtxt").unlink()
     (folder / "named" / "other.json").write_text(json.dumps(sub))
     again, sub = adds("again", 5)
-    # The model of this name that config.json has is the one.
+    # The model of this name in config.json takes precedence.
     sub["model_config_list"].append(models.entry("plus", "plus"))
     (folder / "again" / "subconfig.json").write_text(json.dumps(sub))
     listed, sub = adds("listed", 6)
@@ -142,7 +142,8 @@ COUNT = """
 
 
 def most_inside(server, graph, wanted, requests=4):
-    """The most that were inside execute at once, of requests that wait there until `wanted` are (9: for 0.3 seconds)."""
+    """Returns the largest number of concurrent executions, of requests that wait there until `wanted` are inside (9:
+    for 0.3 seconds)."""
     with grpcclient.InferenceServerClient(server.grpc) as client:
         answers = queue.Queue()
         for _ in range(requests):
@@ -176,7 +177,7 @@ def test_queues_that_are_switched_off(tmp_path):
 
 
 def test_a_graph_that_is_being_loaded(tmp_path):
-    """Its state is LOADING without an error, and requests do not wait."""
+    """A graph that is being loaded has the state LOADING without an error, and requests do not wait."""
     go = tmp_path / "go"
     slow = "import pathlib, time\n" + textwrap.dedent(NODE).replace(
         "        print(",
@@ -211,7 +212,7 @@ def test_a_graph_is_repaired_changed_and_taken_away(tmp_path):
         file.write_text(GOOD)
         assert server.reload()[0] == 201
         assert ask(client, "mine").tolist() == [1]
-        # What runs is left alone by a change that does not load.
+        # A change that does not load leaves the running graph alone.
         file.write_text(GOOD + "colour: 5\n")
         assert server.reload()[0] >= 400
         assert ask(client, "mine").tolist() == [1]

@@ -1,4 +1,4 @@
-"""The example graphs and the example calculator, as their READMEs run them."""
+"""The example graphs and the example calculator, run as in their READMEs."""
 
 import argparse
 import importlib.util
@@ -14,7 +14,7 @@ LIBRARY = BINARY.parent / "examples" / "calculators" / "libsmoothing.so"
 
 
 def load(path):
-    """A module of an example, under a name that no other example has."""
+    """Loads a module of an example, under a name that no other example has."""
     spec = importlib.util.spec_from_file_location(f"example_{path.parent.name}_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -40,7 +40,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def run(server, example):
-    """All answers of one example: a list of (how it was asked, answer)."""
+    """Returns all answers of one example: a list of (kind of request, answer)."""
     arguments = argparse.Namespace(grpc=server.grpc, rest=server.http)
     return lambda name: list(example.GRAPHS[name](arguments))
 
@@ -69,7 +69,7 @@ def test_generate(run, server, example):
     tokens = text.split()
     assert tokens[:2] == ["A", "braid"]
     assert len(tokens) > 2
-    # Each token stands somewhere behind the one before it.
+    # Each token follows the one before it somewhere.
     pairs = set(zip(words, words[1:], strict=False))
     assert all(pair in pairs for pair in zip(tokens[1:], tokens[2:], strict=False))
     assert run("generate") == [("stream", text)]

@@ -1,4 +1,4 @@
-"""Graphs that do not load: what the log says of each, their states, and what clients hear."""
+"""Graphs that do not load: log lines, states, and errors for clients."""
 
 import pytest
 import tritonclient.grpc as grpcclient
@@ -34,7 +34,7 @@ UNPARSED = "Failed to read protobuf graph configuration file"
 UNSOUND = "Failed to initialize mediapipe graph"
 BOTH_SIDES = "If LOOPBACK is used, it must be defined on both input and output of the node"
 
-# graph.pbtxt and what the log has of it. A name that begins with py_ has a good handler, which must not be initialized.
+# graph.pbtxt and its line in the log. A name that begins with py_ has a valid handler, which must not be initialized.
 BAD = {
     # The file.
     "empty": ("", UNPARSED),
@@ -155,7 +155,7 @@ def client(server):
 
 
 def lines_about(server, graph):
-    """What the log says of a graph that is not available: its line and those that go with it."""
+    """Returns the log lines about an unavailable graph: its line and the following ones."""
     found, within = [], False
     for line in server.log.splitlines():
         if f"graph '{graph}' is not available" in line:
@@ -167,7 +167,7 @@ def lines_about(server, graph):
     return "\n".join(found)
 
 
-# --- What is wrong
+# --- Faults
 
 
 @pytest.mark.parametrize("graph", BAD)

@@ -1,4 +1,4 @@
-"""Graphs that load: spellings of graph.pbtxt, what streams of clients carry, converters, inference, side packets."""
+"""Graphs that load: spellings of graph.pbtxt, contents of streams, converters, inference, side packets."""
 
 import grpc
 import numpy as np
@@ -39,7 +39,7 @@ ANY = "type.googleapis.com/mediapipe.PyTensorOvTensorConverterCalculatorOptions"
 NAMES = 'tag_to_output_tensor_names { key: "OVMS_PY_TENSOR" value: "out" }'
 SPACED = ANY.replace("/", " / ")
 
-# Graphs that hand their input to their output.
+# Graphs that pass their input to their output.
 SOUND = {
     "good": GOOD,
     "any": options_of_a_converter(f"node_options {{ [{ANY}] {{ {NAMES} }} }}"),
@@ -69,7 +69,7 @@ SOUND = {
         node { calculator: "PassThroughCalculator" input_stream: "A:1:in" input_stream: "A:0:in"
                output_stream: "A:0:first" output_stream: "A:1:second" }
         node { calculator: "PassThroughCalculator" input_stream: ":0:second" output_stream: "out" }""",
-    # Checked, and of no effect: threads belong to the server.
+    # Checked, but without effect: threads belong to the server.
     "threads": GOOD.replace("node {", 'node { executor: "mine" max_in_flight: 4 buffer_size_hint: 3 source_layer: 2')
     + """num_threads: 7
         max_queue_size: -1
@@ -116,7 +116,7 @@ SOUND = {
     "to_ov": passing("OVMS_PY_TENSOR:in").replace(PASS, converter("OVMS_PY_TENSOR:in", "OVTENSOR:out")),
 }
 
-# Parameters of any type that come to nodes which want one.
+# Parameters of any type that are passed to nodes with typed inputs.
 TYPES = {
     "to_python": boundary(["in"], ["out"])
     + 'input_side_packet: "mine"\nnode { calculator: "SidePacketToStreamCalculator" input_stream: "TICK:in" '
@@ -141,7 +141,7 @@ TYPES = {
 
 INFERENCE = "type.googleapis.com/mediapipe.OpenVINOInferenceCalculatorOptions"
 INFERENCES = {
-    # The tag is the name in the model, where nothing else is said.
+    # The tag is the model's name of the tensor, unless configured otherwise.
     "by_tag": 'input_stream: "in"\noutput_stream: "out"\n'
     + SESSION.format("capitals")
     + 'node { calculator: "OpenVINOInferenceCalculator" input_side_packet: "SESSION:s" input_stream: "X:in" output_stream: "Y:out" }',
@@ -164,7 +164,7 @@ INFERENCES = {
     ),
     "nobody": inference(servable="not_there"),
     "itself": inference(renamed("input", "IN", "in") + renamed("output", "OUT", "out"), servable="itself"),
-    # What goes through a calculator that takes anything is known when it comes.
+    # If a calculator accepts any type, the type is checked when a packet arrives.
     "differs": passing("OVTENSOR:in", "OVMS_PY_TENSOR:out"),
     "differs_in_type": passing(more='input_side_packet: "mine"').replace(
         PASS,
@@ -192,7 +192,7 @@ def client(server):
         yield client
 
 
-# --- What is right
+# --- Valid graphs
 
 
 @pytest.mark.parametrize("graph", SOUND)
@@ -216,7 +216,7 @@ def test_an_output_has_the_name_that_a_converter_gives(client):
     assert client.infer("any", [tensor("in", ONE)]).get_response().outputs[0].name == "out"
 
 
-# --- What streams of clients carry
+# --- Contents of clients' streams
 
 
 IMAGES = [
@@ -365,7 +365,7 @@ def test_names_of_a_model(client):
 def test_vectors_have_the_order_of_their_lists(client):
     x, y = np.full((1, 10), 3, np.float32), np.full((1, 10), 5, np.float32)
     answer = client.infer("vectors", [tensor("x", x), tensor("y", y)])
-    # First the sum, 8, and the difference, -2; then the sum is y, and the difference x.
+    # First the sum, 8, and the difference, -2; then y is the sum, and x the difference.
     assert answer.as_numpy("a").tolist() == [[6] * 10]
     assert answer.as_numpy("b").tolist() == [[-10] * 10]
 
@@ -447,7 +447,7 @@ def test_over_rest(server):
 @pytest.mark.parametrize("graph", [*TYPES, "gate_at"])
 def test_parameters_of_another_type_than_nodes_want(server, client, graph, value):
     if graph == "to_limiter" and value == 5:
-        assert ask(client, graph, mine=value).tolist() == [1]  # an int64 is one of the right types
+        assert ask(client, graph, mine=value).tolist() == [1]  # an int64 is one of the valid types
         return
     parameters = {"allow": True, "when": value} if graph == "gate_at" else {"mine": value}
     if graph == "gate_at" and value == 5:

@@ -1,4 +1,5 @@
-"""Python nodes of graphs as handlers and clients see them: names, results, tensors, contents of requests, ends, metrics."""
+"""Python nodes of graphs as handlers and clients see them: names, results, tensors, contents of requests, ends,
+metrics."""
 
 import json
 import time
@@ -41,7 +42,7 @@ ECHO = """
             return [Tensor("out", tensor, tensor.shape, tensor.datatype)]
 """
 
-# The output is what the snippet, a text in `in`, makes of `Tensor` and numpy: `out`, a Tensor.
+# The output is the `out` of the snippet, a text in `in`, which can use `Tensor` and numpy.
 SNIPPET = """
     import numpy as np, struct, json
     from pyovms import Tensor
@@ -60,7 +61,7 @@ SNIPPET = """
             return names.get("result", [names["out"]] if "out" in names else [])
 """
 
-# `in` says which of the outputs are answered.
+# `in` selects the outputs.
 SOME = """
     from pyovms import Tensor
 
@@ -69,7 +70,7 @@ SOME = """
             return [Tensor(name, name.encode()) for name in bytes(inputs[0])[4:].decode().split()]
 """
 
-# A list for a first input of 0 or more, else what never ends and gives nothing.
+# Returns a list for a first input of 0 or more; otherwise a generator that never ends and yields nothing.
 ENDLESS = """
     import numpy as np, time
     from pyovms import Tensor
@@ -215,19 +216,19 @@ def refused(call, *arguments, **more):
     return caught.value
 
 
-# --- What a handler is told
+# --- Arguments of a handler
 
 
 def test_inputs_are_ordered_by_tag_and_names_by_configuration(client):
     seen = told(client, "names", "z", "plain", "m1", "a", "m")
     assert seen.pop("base_path").endswith("/names")
     seen.pop("calls")
-    seen.pop("outputs_names", None)  # as the documentation misprints it
+    seen.pop("outputs_names", None)  # as misprinted in the documentation
     assert seen == {
         "node_name": "names",
         "input_names": ["z", "plain", "m1", "a", "m"],
         "output_names": ["out"],
-        "seen": ["plain", "a", "m", "z"],  # the empty tag is the first, and only index 0 is handed in
+        "seen": ["plain", "a", "m", "z"],  # the empty tag is the first, and only index 0 is passed
     }
 
 
@@ -256,7 +257,7 @@ def test_paths_of_handlers_and_their_neighbours(client, graph):
     assert client.infer(graph, [tensor("in", ONE)]).as_numpy("out").tobytes() == b"beside"
 
 
-# --- What it answers
+# --- Results
 
 
 def test_some_of_the_outputs(server):
@@ -379,7 +380,7 @@ def test_what_goes_wrong_is_told(client, code, found):
 
 
 def test_what_nodes_give_to_converters(client):
-    """It is the shape and datatype of the tensor that count, not those of its buffer."""
+    """Converters use the shape and datatype of a node's tensor, not those of its buffer."""
 
     def ask(code):
         return client.infer("to_ov", [tensor("in", text(code))])
@@ -499,7 +500,7 @@ def test_rest_json(server):
     assert ask("echo", [1], "INT32", parameters={"OVMS_MP_TIMESTAMP": 3})[1]["parameters"]["OVMS_MP_TIMESTAMP"] == 3
 
 
-# --- Deadlines and clients that go
+# --- Deadlines and clients that disconnect
 
 
 def test_the_deadline_of_a_request(server, client):
@@ -565,7 +566,7 @@ def test_the_deadline_of_a_stream(server):
 
 
 def graph_metrics(server):
-    """{(series, method or None, interface or None): value} of the graph `counted`."""
+    """Returns {(series, method or None, interface or None): value} of the graph `counted`."""
     status, _, body = server.request("GET", "/metrics")
     assert status == 200
     found = {}
@@ -606,7 +607,7 @@ def test_metrics(server, client):
         ("requests_fail", "ModelInfer", "gRPC"): 3,
         ("requests_success", "ModelInfer", "REST"): 1,
         ("requests_success", "ModelInferStream", "gRPC"): 1,
-        # Each message of a stream for itself; what was no input of the graph was not taken.
+        # Each message of a stream counts; messages that are not an input of the graph were not accepted.
         ("requests_accepted", "ModelInfer", "gRPC"): 5,
         ("requests_rejected", "ModelInfer", "gRPC"): 1,
         ("requests_accepted", "ModelInfer", "REST"): 1,

@@ -1,4 +1,4 @@
-"""The examples of docs/graphs-calculators.md load, and do what the page says."""
+"""The examples of docs/graphs-calculators.md load, and work as the page says."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from harness.server import BINARY, ROOT
 REPLAY = BINARY.parent / "src" / "graph" / "graph_replay"
 PAGE = ROOT / "docs" / "graphs-calculators.md"
 
-# The first words of an example: side packets, steps, and what comes out as (time, value).
+# By the first words of an example: side packets, steps, and the output as (time, value).
 EXAMPLES = {
     "# What `wanted` allows": (
         {},
@@ -58,7 +58,7 @@ def test_example(name):
     side_packets, steps, expected = EXAMPLES[name]
     block = next(block for block in blocks() if block.startswith(name))
     nodes = re.findall(r"^node \{\n.*?^\}\n", block, flags=re.MULTILINE | re.DOTALL)
-    # What Python nodes give comes from outside here; what nobody gives is an input.
+    # Packets of Python nodes come from outside here; streams without a producer are inputs.
     nodes = [node for node in nodes if "PythonExecutorCalculator" not in node]
     outputs = streams("output_stream", nodes)
     inputs = [stream for stream in streams("input_stream", nodes) if stream not in outputs]

@@ -1,7 +1,7 @@
-"""Graphs of the core calculators do what MediaPipe itself did with them.
+"""Graphs of the core calculators produce the same results as MediaPipe.
 
-tests/graph/recorded.jsonl.gz holds its answers to random cases (scripts/test-mediapipe --record); each runs here on the
-caller's thread, and with every node on threads.
+tests/graph/recorded.jsonl.gz has MediaPipe's answers to random cases (scripts/test-mediapipe --record). Each case runs
+here on the caller's thread, and with every node on threads.
 """
 
 import gzip
@@ -29,7 +29,7 @@ def recorded():
 
 
 def play(lines, options):
-    """The answers to the cases of recorded lines, in order."""
+    """Returns the answers to the cases of recorded lines, in order."""
     cases = "".join(json.dumps(line["case"]) + "\n" for line in lines)
     done = subprocess.run([REPLAY, *options], input=cases, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
@@ -39,7 +39,7 @@ def play(lines, options):
 
 
 def differing(lines, options):
-    """The lines whose cases are answered otherwise now."""
+    """Returns the lines whose cases are answered differently now."""
     played = zip(lines, play(lines, options), strict=True)
     return [line for line, answer in played if not agrees(line["answer"], answer, waits_of(line["case"]))]
 
@@ -49,9 +49,9 @@ def test_answers_are_those_of_mediapipe(recorded, options):
     assert len(recorded) > 200
     assert REPLAY.exists(), f"{REPLAY} is not built (BRAID_TESTS)"
     different = differing(recorded, options)
-    # With threads the recorded answer of some cases is one of several: it depends on how fast a node is what a
-    # FixedSizeInputStreamHandler drops of packets that come at once, and which of the times a node sees that is called
-    # for times without packets.
+    # With threads, the recorded answer of some cases is one of several. The speed of a node decides which simultaneous
+    # packets a FixedSizeInputStreamHandler drops. It also decides which times are seen by a node that is called for
+    # times without packets.
     for _ in range(50 if options else 0):
         retried = [line for line in different if any(name in line["case"]["graph"] for name in DEPEND_ON_SPEED)]
         if not retried:

@@ -1,4 +1,4 @@
-"""Graphs and everything else call one another: OpenVINO and Triton models, pipelines, graphs, BLS scripts."""
+"""Graphs and all other servables call one another: OpenVINO and Triton models, pipelines, graphs, BLS scripts."""
 
 import json
 
@@ -42,7 +42,7 @@ def step(name, servable, before, after, tensor_in, tensor_out, version=""):
 
 
 def asks(folder, name, servable, tensor_in, tensor_out, **more):
-    """A graph that hands its input to a servable, and its output back."""
+    """Returns a graph that passes its input to a servable, and returns its output."""
     text = 'input_stream: "OVTENSOR:in"\noutput_stream: "OVTENSOR:out"\n'
     return write_graph(folder, name, text + step("s", servable, "in", "out", tensor_in, tensor_out, **more))
 
@@ -98,7 +98,7 @@ class TritonPythonModel:
         return responses
 """
 
-# A model on one instance, which asks a graph, whose node asks the model.
+# A model with one instance calls a graph, whose node calls the model.
 ROUND = BLS.replace("python_plus", "asks_round")
 ASKS = """
     import numpy as np
@@ -261,7 +261,7 @@ def test_a_model_and_a_graph_in_a_circle_end(client):
         ask(client, "round", "IN", output="OUT")
     assert "round" in caught.value.message()
     assert "asks_round" in caught.value.message()
-    # On its own the graph comes to its end: nobody holds the model up.
+    # Called alone, the graph ends: no call holds the model's instance.
     with pytest.raises(InferenceServerException, match="wait"):
         ask(client, "asks_round")
 
@@ -300,7 +300,8 @@ def test_a_model_that_a_graph_asks_comes_and_goes(tmp_path):
 
 
 def test_several_instances_of_a_chain(tmp_path):
-    """Nodes of one graph in a row and side by side, on tensors of a MiB: what comes out is right, whoever was first."""
+    """Nodes of one graph in sequence and in parallel, on tensors of a MiB, produce the right output in any order of
+    execution."""
     source = """
     import numpy as np
     from pyovms import Tensor

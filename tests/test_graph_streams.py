@@ -1,4 +1,4 @@
-"""Streams to graphs with Python nodes: times, missing inputs, generators, faults, and many of them at once."""
+"""Streams to graphs with Python nodes: times, missing inputs, generators, faults, and many concurrent streams."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ ADD_ONE = """
             return [Tensor(self.output, value + 1)]
 """
 
-# What is there goes out under its own name.
+# Each present input is returned under its own name.
 PARTIAL = """
     import numpy as np
     from pyovms import Tensor
@@ -55,7 +55,7 @@ SUM = """
             return [Tensor("out", np.append(total, np.float32(len(inputs))))]
 """
 
-# in = [count, what happens, at which item]: 1 raises, 2 yields something else, 3 waits for good.
+# in = [count, event, item of the event]: 1 raises, 2 yields an invalid value, 3 waits for ever.
 COUNT = """
     import time
     import numpy as np
@@ -158,9 +158,9 @@ def counts(count, what=0, where=0):
 
 
 def worker_of(server, graph):
-    """The process of a graph's Python nodes."""
+    """Returns the process of a graph's Python nodes."""
     for pid in children(server.process.pid):
-        with contextlib.suppress(OSError):  # one that has just ended
+        with contextlib.suppress(OSError):  # it may have just ended
             folder = pathlib.Path(f"/proc/{pid}")
             if graph in (folder / "cmdline").read_text(errors="replace") + (folder / "comm").read_text():
                 return pid
@@ -219,7 +219,7 @@ def test_ids_follow_their_messages(server):
         assert [stream.response().id for _ in range(3)] == ["first", "", "third"]
 
 
-# --- Inputs that come alone
+# --- Inputs that arrive alone
 
 
 def test_inputs_that_come_alone(server):
@@ -231,7 +231,7 @@ def test_inputs_that_come_alone(server):
         stream.send()
         stream.send(in_a=floats(3))
         assert stream.receive() == ("out_a", [3], 3)
-    # The end brings no call without inputs.
+    # The end does not cause a call without inputs.
     with Stream(server.grpc, "partial") as stream:
         stream.send(in_a=floats(4), in_b=floats(5))
         assert sorted(stream.receive()[:2] for _ in range(2)) == [("out_a", [4]), ("out_b", [5])]
@@ -244,18 +244,18 @@ def test_a_node_waits_for_all_inputs_of_a_time(server):
         stream.send(timestamp=3, in_b=floats(10))
         name, value, at = stream.receive()
         assert (name, value.tolist(), at) == ("out", [11, 2], 3)
-        # What is settled by a later time comes with what there is.
+        # A set completed by a later time has only the present inputs.
         stream.send(timestamp=4, in_a=floats(2))
         stream.send(timestamp=5, in_a=floats(3), in_b=floats(30))
         assert [stream.receive()[1].tolist() for _ in range(2)] == [[2, 1], [33, 2]]
-        # And so does what is settled by the end.
+        # So does a set completed by the end.
         stream.send(timestamp=6, in_b=floats(40))
         [(last, error)] = stream.finish()
         assert error is None
         assert last.as_numpy("out").tolist() == [40, 1]
 
 
-# --- Messages that are wrong
+# --- Invalid messages
 
 
 def test_messages_that_are_wrong_leave_the_stream_open(server):
@@ -417,7 +417,7 @@ def test_a_generator_is_closed_when_its_client_goes(server):
 
 
 def test_a_slow_client_slows_its_generator(server):
-    """256 KiB each, and nobody reads: few are made. gRPC's own window is small against 1,000 of them."""
+    """Few items of 256 KiB are made if no client reads. gRPC's own window is small against 1,000 of them."""
     credentials = [("grpc.max_receive_message_length", -1)]
     request = service_pb2.ModelInferRequest(model_name="blob")
     given = tensor("in", np.array([1000], np.int64))
@@ -460,7 +460,7 @@ def test_each_stream_has_a_session(server):
     server.wait_for_log("ended with 11")
 
 
-# --- Many at once
+# --- Many concurrent streams
 
 
 def test_streams_are_inside_execute_together(server):
@@ -485,13 +485,13 @@ def item(message):
 
 
 def generate(stub, count):
-    """All that a generator gives to one stream."""
+    """Returns all items of a generator on one stream."""
     return [item(each) for each in stub(iter([count_request(count, 0, 0)]))]
 
 
 @pytest.mark.timeout(300)
 def test_a_thousand_streams(server):
-    """All are open before the first may end: the clients read the first item each, then the rest."""
+    """All streams are open before the first may end: the clients read the first item each, then the rest."""
 
     async def all_of(call):
         messages = []
@@ -522,7 +522,7 @@ def test_a_thousand_streams(server):
 
 
 def test_clients_that_vanish(server):
-    """Some cancel before an answer, some in the middle, some after all; the others never notice."""
+    """Some clients cancel before an answer, some in the middle, some after all; other clients are unaffected."""
     with grpc.insecure_channel(server.grpc) as channel:
         stub = channel.stream_stream(
             STREAM,
@@ -597,7 +597,7 @@ def test_an_open_stream_stays_with_its_graph(tmp_path):
             with Stream(server.grpc, "one") as new:
                 new.send(**{"in": floats(2)})
                 assert new.receive()[1] == [102]
-        # A graph that does not load leaves the one that runs.
+        # A graph that does not load leaves the running one in place.
         model.write_text("class OvmsPythonModel:\n    pass\n")
         status, told = server.reload()
         assert status >= 400, told

@@ -1,4 +1,5 @@
-"""Graphs with Python nodes, asked by single requests: what handlers see, what clients get, over gRPC and REST."""
+"""Graphs with Python nodes and single requests: the inputs of handlers, and the responses to clients over gRPC and
+REST."""
 
 import json
 
@@ -30,7 +31,7 @@ DESCRIBE = """
             return [Tensor("out", json.dumps(found).encode())]
 """
 
-# What execute() gets wrong, and what a client hears of it.
+# Invalid results of execute(), and the errors for clients.
 WRONG = {
     "raises": ('raise ValueError("too quiet")', "ValueError: too quiet"),
     "none": ("return None", "Unexpected Python object type. Expected: list or generator. Received: NoneType"),
@@ -101,7 +102,7 @@ def make_graphs(folder):
             boundary(["in_b", "in_a"], ["out"]) + python_node("one", two, ["OUT:out"]),
             model=LIFE,
         ),
-        # Two files of one name, and their neighbours of one name.
+        # Two files of the same name, with neighbours of the same name.
         *(
             {**single(folder, name, OWN_MODULE), "name": name}
             for name in ("first", "second")
@@ -166,7 +167,7 @@ def refused(client, graph, *inputs, **options):
     return caught.value
 
 
-# --- What a handler sees
+# --- Inputs of a handler
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_files_of_one_name_are_modules_of_their_own(client):
     assert text_of(infer(client, "second", given)) == "second"
 
 
-# --- What a handler gets wrong
+# --- Errors of a handler
 
 
 @pytest.mark.parametrize("graph", WRONG)
@@ -438,7 +439,7 @@ def test_rest_with_a_type_of_users(server):
     assert b"Unsupported data precision detected" in answer
 
 
-# --- Life
+# --- Lifetime
 
 
 def test_finalize_is_called_once(tmp_path):
@@ -500,7 +501,7 @@ def test_graphs_that_do_not_load(tmp_path):
         assert "The Python Node file path does not exist" in log
         assert "The Python Node is missing name definition" in log
         assert "The Python Node name is already present in nodes list" in log
-        assert "'PythonExecutorCalculator'" in log  # the nearest name to the unknown one
+        assert "'PythonExecutorCalculator'" in log  # the known name nearest to the unknown one
         assert "Failed to read protobuf graph configuration file" in log
         server.wait_for_log("finalized bad_initialize")
         assert server.log.count("finalized bad_initialize") == 1

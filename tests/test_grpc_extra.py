@@ -1,4 +1,4 @@
-"""What gRPC alone has: reflection, health, streams and their order (15.4), restrictions, cancellation."""
+"""Features only of gRPC: reflection, health, streams and their order (15.4), restrictions, cancellation."""
 
 import json
 import queue
@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# Waits for the file that the request names, if it names one.
+# Waits for the file that the request names, if any.
 WAITS = per_request(
     """
     name = get(request, "IN")[0].decode()
@@ -184,7 +184,7 @@ def test_forwarded_binary_metadata_is_what_the_client_gave(stub):
 
 
 def test_ten_million_strings(server, stub, module_repository):
-    # Counted, not run: no model here takes that many. The refusal must come in seconds.
+    # The requests are counted, not run: no model here takes that many. The refusal must arrive within seconds.
     message = service_pb2.ModelInferRequest(model_name="quick")
     tensor = message.inputs.add(name="IN", datatype="BYTES", shape=[1])
     tensor.contents.bytes_contents.extend([b"a"] * 2_000_000)
@@ -220,7 +220,7 @@ def test_stream_answers_in_the_order_of_the_requests(stub, module_repository):
     stream.send(request("slow", "wait-order", id="first"))
     for number in range(5):
         stream.send(request("quick", "x", id=f"later-{number}"))
-    # The quick ones are done long before the slow one may end.
+    # The fast requests are done long before the slow one may end.
     timer = threading.Timer(0.3, (module_repository.path / "slow" / "wait-order").touch)
     timer.start()
     ids = [r.infer_response.id for r in stream.take(6)]

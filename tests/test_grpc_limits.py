@@ -1,4 +1,4 @@
-"""What one client can do to the gRPC port, and that others do not notice."""
+"""Misuse of the gRPC port by one client, without effect on others."""
 
 import json
 import os
@@ -63,13 +63,13 @@ def test_a_client_that_opens_and_resets_is_sent_away(server):
                     for stream in range(first, first + 400, 2)
                 )
             )
-        # Until the server closes, with GOAWAY, which is lost when it crosses what the client still sends.
+        # The server closes with GOAWAY, which is lost if it crosses data that the client still sends.
         errors = [payload[4:8] for kind, _, _, payload in connection.frames() if kind == http2.GOAWAY]
         assert b"\0\0\0\0" not in errors
 
 
 def test_a_client_that_opens_and_has_the_server_reset_is_sent_away(server):
-    """As above, but each stream is reset by the server, for a window that grows beyond 2^31 - 1."""
+    """A client whose streams are reset by the server, for windows that grow beyond 2^31 - 1, is disconnected."""
     with http2.Connection(server.grpc) as connection:
         head = http2.call_head(LIVE)
         answers = connection.frames()
@@ -130,7 +130,7 @@ def test_a_client_that_has_us_answer_and_does_not_read_is_sent_away(server, fram
 
 
 def test_a_call_that_is_reset_before_it_began_harms_no_other(server):
-    # As gRPC's C core does it when a deadline is over before the call's head has left.
+    # As gRPC's C core does if a deadline expires before the call's headers were sent.
     with http2.Connection(server.grpc) as connection:
         head = http2.call_head(LIVE)
         connection.send(
@@ -202,7 +202,7 @@ def test_streams_beyond_the_limit_wait_for_others_and_need_no_threads(server, st
         head = http2.call_head(b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
         for stream in range(1, 601, 2):
             connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head))
-        # 200 are open; those beyond them are refused.
+        # 200 are open; further ones are refused.
         assert struct.unpack(">I", connection.wait_for(http2.RST_STREAM, 599))[0] == REFUSED_STREAM
         assert threads_of(server) <= before + 2
         request = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -226,7 +226,7 @@ def test_connections_beyond_the_limit_are_closed_and_counted(repository, serve):
         for _ in range(5):
             with http2.Connection(server.grpc) as refused:
                 assert list(refused.frames()) == []
-        # The metrics have a port, and connections, of their own.
+        # The metrics have their own port and connections.
         values = server.metric_values()
         assert values["braid_connections"] == 10
         assert values['braid_overload_refused_total{limit="max-connections-per-address"}'] == 5
@@ -338,7 +338,7 @@ def test_limits_are_set_and_counted_by_the_names_of_their_options(repository, se
     assert server.log.count("clients are refused what goes beyond the limit --") == len(counted)
 
 
-# ---- Texts that a client or a model makes long ---------------------------------------------------
+# ---- Long texts of a client or a model -------------------------------------------------------------
 
 LONG_NAME = "n" * (12 << 20)
 REPEATED = "n" * 512 + "... (12582912 bytes)"
@@ -375,7 +375,7 @@ def test_errors_about_long_names_end_and_hold_nothing(repository, serve, tmp_pat
         for _ in range(6):
             told = failed(check, health_pb2.HealthCheckRequest(service=LONG_NAME))
             assert told == (grpc.StatusCode.NOT_FOUND, f"unknown service '{REPEATED}'")
-        # Of a model it may not ask; the text names it.
+        # For a model without rights, whose name is in the text.
         code, text = failed(
             service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelMetadata,
             service_pb2.ModelMetadataRequest(name=LONG_NAME),
@@ -383,7 +383,7 @@ def test_errors_about_long_names_end_and_hold_nothing(repository, serve, tmp_pat
         assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
         assert len(text) < 4096
         wait_until(lambda: server.metric_values()["braid_memory_used_bytes"] < 8 << 20, 10, "what the calls held")
-        # A message and its copy while it is read, and what the allocator keeps of both.
+        # A message and its copy during parsing, and the memory that the allocator keeps of both.
         assert resident_bytes(server) - before < 100 << 20
         started = time.monotonic()
         server.stop()
@@ -402,7 +402,7 @@ def test_a_long_error_of_a_model_is_cut_in_trailers_alone(repository, serve, con
         assert text.endswith("e... (66000 bytes)")
         assert len(text) == 4096
         assert next(stub.ModelStreamInfer(iter([request]), timeout=20)).error_message == LONG_ERROR
-        # On each connection and stream others go on.
+        # Other calls continue on each connection and stream.
         assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=10).live
     inputs = [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]
     assert server.json("POST", "/v2/models/raises/infer", {"inputs": inputs})[1] == {"error": LONG_ERROR}
@@ -447,13 +447,13 @@ def json_input(name, shape=(1,)):
     return {"name": name, "datatype": "FP32", "shape": list(shape), "data": [1]}
 
 
-# Fields that end a request before others are looked at.
+# Fields that end a request before other fields are read.
 CHOICES = {"version", "model_version", "version_label", "version_choice", "repository_name", "metadata_field"}
 LEFT_OUT = [set(), CHOICES, {*CHOICES, "parameters"}, {*CHOICES, "parameters", "outputs"}]
 
 
 def filled(message, text, name, left_out):
-    """Fills what a client can say with `text`, and fields that name a model with `name`."""
+    """Fills a request's text fields with `text`, and fields that name a model with `name`."""
     for field in message.DESCRIPTOR.fields:
         if field.name in left_out or field.cpp_type not in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE):
             continue
@@ -500,7 +500,7 @@ def test_no_method_repeats_a_long_text_whole(repository, serve, tmp_path, name):
                     answer = error.details().encode()
                     assert len(answer) < 2048, path
                     told.add(path)
-                # A stream has the id of its request in its answers.
+                # A stream's answers contain the id of the request.
                 assert "Stream" in path or b"n" * 600 not in answer, path
     assert len(told) > 15
     assert all(len(line) < 4096 for line in server.log.splitlines())

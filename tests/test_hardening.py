@@ -1,6 +1,6 @@
-"""What is built is hardened: scripts/check-hardening finds nothing in it, and finds what is missing in programs that are not.
+"""Build results are hardened: scripts/check-hardening reports nothing for them, and reports the gaps of other programs.
 
-The packages are looked at where they are made: tests/test_wheel.py, tests/test_package.py.
+The packages are checked by the tests that build them: tests/test_wheel.py, tests/test_package.py.
 """
 
 import os
@@ -18,7 +18,7 @@ BUILD = pathlib.Path(BINARY).parent
 CHECK = [sys.executable, ROOT / "scripts/check-hardening"]
 HARDENED = ["-O2", "-fPIE", "-pie", "-fstack-protector-strong", "-fstack-clash-protection", "-fcf-protection"]
 HARDENED += ["-D_FORTIFY_SOURCE=2", "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,-rpath,$ORIGIN/lib"]
-# A buffer on the stack that the caller's text goes to, and a function of Braid's that others can call.
+# A stack buffer that receives the caller's text, and a function of Braid's that others can call.
 SOURCE = """
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,8 @@ def test_what_was_built_is_hardened():
 
 
 def test_functions_begin_with_endbr64_and_the_note_is_not_set():
-    """Debian 12's start files lack the property, so that the linker leaves the note out: docs/supply-chain.md says what follows."""
+    """Functions begin with endbr64, but the program lacks the property note. Debian 12's start files do not have it, so
+    the linker omits it; docs/supply-chain.md describes the effect."""
     with open(BINARY, "rb") as stream:
         program = ELFFile(stream)
         assert program.get_section_by_name(".note.gnu.property") is None or not cet_note(program)
@@ -70,7 +71,7 @@ def cet_note(program):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """compiled(*flags) gives a program `braid`, made with the flags of hardening and then these."""
+    """compiled(*flags) returns a program `braid`, built with the hardening flags and then these."""
     if shutil.which("g++") is None:
         pytest.skip("needs apt-get install g++")
 
@@ -111,12 +112,13 @@ def test_what_is_missing_is_named(compiled, flags, fault):
 
 
 def test_a_segment_that_can_be_written_and_run_is_named(compiled):
-    """No linker makes one unasked: the flags of the first loaded segment are changed in the file."""
+    """A segment that is writable and executable is reported. No linker makes one by default, so the test changes the
+    flags of the first loaded segment."""
     program = compiled()
     with open(program, "r+b") as stream:
         elf = ELFFile(stream)
         header = next(index for index, one in enumerate(elf.iter_segments()) if one["p_type"] == "PT_LOAD")
-        # p_flags lies 4 bytes into a program header.
+        # p_flags is 4 bytes into a program header.
         stream.seek(elf["e_phoff"] + header * elf["e_phentsize"] + 4)
         stream.write((7).to_bytes(4, "little"))
     assert check(program) == (1, f"{program}: NX: a segment can be written and run\n")
@@ -132,7 +134,7 @@ def test_of_others_the_stack_and_the_run_path_are_wanted_alone(compiled, tmp_pat
 
 
 def test_the_flags_are_those_of_the_page():
-    """What docs/supply-chain.md lists is what the build says."""
+    """The build uses the flags that docs/supply-chain.md lists."""
     page = (ROOT / "docs/supply-chain.md").read_text()
     targets = (ROOT / "cmake/BraidTargets.cmake").read_text()
     flags = re.findall(r"`(-f[a-z-]+|-D_FORTIFY_SOURCE=\d|-Wl,\S+)`", page)

@@ -1,4 +1,4 @@
-"""How models come back when their processes die, and what requests meet meanwhile."""
+"""Models return after their processes die; requests get clear errors meanwhile."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 PID = per_request("return respond(OUT=np.array([str(os.getpid()).encode()], dtype=object))")
 
-# Starts as long as the folder has no file FAIL, and not before there is no file WAIT in it.
+# Fails to start if the folder has a file FAIL, and waits while it has a file WAIT.
 STARTS = per_request("return respond(OUT=np.array([str(os.getpid()).encode()], dtype=object))").replace(
     "        self.args = args\n",
     """
@@ -44,7 +44,7 @@ ADD_ONE = """
             return [Tensor("out", np.array(inputs[0]) + 1)]
 """
 
-# Machines that run the tests have other things to do.
+# Machines that run the tests may be busy.
 PATIENCE = 15
 HEALED_WITHIN = 6
 
@@ -54,7 +54,7 @@ def ask(client, model):
 
 
 def named(server, name):
-    """The server's children with this name, zombies not among them."""
+    """Returns the server's children with this name, except zombies."""
     found = []
     for pid in children(server.process.pid):
         with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def test_a_warm_interpreter_that_dies_takes_nobody_with_it_and_is_replaced(repos
 
 
 def kill_and_see(client, model):
-    """Kills the model's process, and returns its id when the server has noticed."""
+    """Kills the model's process. Returns its id once the server has noticed."""
     worker = ask(client, model)
     kill(worker)
     wait_until(lambda: not client.raw.is_model_ready(model), PATIENCE, "the death to be noticed")
@@ -127,7 +127,7 @@ def kill_and_see(client, model):
 
 
 def returned(client, model, worker):
-    """Waits until the model is back, in another process."""
+    """Waits until the model is back in another process."""
     wait_until(lambda: client.raw.is_model_ready(model), PATIENCE, "its return")
     assert ask(client, model) != worker
 

@@ -1,6 +1,6 @@
-"""Files of models with absurd sizes, paths that lead away, damage, or text without end.
+"""Model files with absurd sizes, paths to the outside, damage, or endless text.
 
-Each costs its own model: it fails with a reason, or a process ends. The server and the models beside it go on.
+Each affects only its own model: the load fails with a reason, or a process ends. The server and other models continue.
 """
 
 import base64
@@ -24,7 +24,7 @@ X = np.arange(10, dtype=np.float32).reshape(1, 10)
 WEIGHTS = X.tobytes()
 
 
-# ---- OpenVINO IR, written by hand ----
+# ---- handwritten OpenVINO IR ----
 
 
 def port(number, dims, name=""):
@@ -33,7 +33,7 @@ def port(number, dims, name=""):
 
 
 def ir(shape="1,10", constant="1,10", offset=0, size=40, element="f32", kind="Add", edges=((0, 0), (1, 0)), version=11):
-    """y = x + a constant; bytes."""
+    """Returns y = x + a constant; bytes."""
     dims = shape.split(",")
     wires = "".join(
         f'<edge from-layer="{layer}" from-port="{out}" to-layer="2" to-port="{into}"/>'
@@ -56,7 +56,7 @@ def of_ir(xml, weights=WEIGHTS):
 
 
 def spread(*sizes):
-    """x + a constant that is spread to a shape."""
+    """Returns x + a constant that is broadcast to a shape."""
     x = ops.parameter([1], np.float32, name="x")
     much = ops.relu(ops.broadcast(ops.constant(np.float32([1])), ops.constant(np.int64(sizes))))
     return openvino.Model([ops.reduce_sum(ops.add(much, x), ops.constant(np.int64([0])))], [x], "spread")
@@ -83,7 +83,7 @@ def external(location, dims=(10,), **more):
     return {"1/model.onnx": onnx([tensor]), "1/w.bin": WEIGHTS}
 
 
-# A position in a constant of which OpenVINO reads beyond the tensor while it compiles the model.
+# An index in a constant; OpenVINO reads beyond the tensor while it compiles the model.
 CRASHING = onnx(
     [
         helper.make_tensor("data", TensorProto.FLOAT, [4], [0, 1, 2, 3]),
@@ -153,7 +153,7 @@ def add(repository, name, files, config_text='backend: "openvino"'):
 
 
 def load(server, name, **parameters):
-    """None, or the text of the error."""
+    """Returns None, or the text of the error."""
     status, answer = server.json("POST", f"/v2/repository/models/{name}/load", {"parameters": parameters})
     return None if status == 200 else answer["error"]
 
@@ -201,7 +201,7 @@ def test_the_memory_of_what_was_refused_comes_back(server, module_repository, cl
 
 
 def test_links_of_weights_are_the_operators(server, module_repository, client, tmp_path):
-    """A link in the repository is followed, like all others of it; the name of a file in a model is not."""
+    """A symbolic link in the repository is followed, because the operator made it. A file name inside a model is not."""
     (tmp_path / "w.bin").write_bytes(WEIGHTS)
     add(module_repository, "linked", external("w.bin"))
     (module_repository.path / "linked/1/w.bin").unlink()
@@ -212,7 +212,7 @@ def test_links_of_weights_are_the_operators(server, module_repository, client, t
 
 
 def test_a_file_that_crashes_its_reader_costs_a_process(module_repository, serve, connect):
-    """With --isolate, that holds for the files of the operator too."""
+    """With --isolate, a file of the operator that crashes its reader ends only a process."""
     add(module_repository, "crashing", {"1/model.onnx": CRASHING})
     server = serve(
         module_repository,
@@ -234,7 +234,8 @@ def test_a_file_that_crashes_its_reader_costs_a_process(module_repository, serve
 
 
 def test_what_a_client_brings_runs_apart(server, client):
-    """Without an option: a file that crashes its reader ends a process, and one that does not has one too."""
+    """Model files from a client are read in a separate process, without any option. One that crashes its reader ends
+    only that process."""
     before = children(server.process.pid)
     for settings in ({}, {"parameters": {"ISOLATE": {"string_value": "false"}}}):
         text = json.dumps({"backend": "openvino", **settings})
@@ -276,7 +277,7 @@ def test_a_configuration_too_large_or_too_deep_is_refused(server, module_reposit
             assert len(error) < 5000, error[:1000]
             goes_on(server, client)
         resident.append(resident_bytes(server))
-    # What the first round took is used again.
+    # Memory of the first round is reused.
     assert max(resident) - resident[0] < 64 << 20, resident
 
 

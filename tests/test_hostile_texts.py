@@ -1,4 +1,4 @@
-"""Texts of models and clients that mean something to what they are written into: they stay texts."""
+"""Texts of models and clients with special characters of the formats that they are written to: they stay plain text."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What HTTP alone has: routes, connections, compression, limits, restrictions."""
+"""Features only of HTTP: routes, connections, compression, limits, restrictions."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def server(module_repository, module_serve):
 
 
 class Wire:
-    """A socket on which a test says exactly what it wants to say."""
+    """A socket for exact bytes."""
 
     def __init__(self, server):
         host, port = server.http.split(":")
@@ -48,7 +48,7 @@ class Wire:
         self.socket.sendall(data)
 
     def response(self):
-        """(status, headers, body) of the next response."""
+        """Returns (status, headers, body) of the next response."""
         status = int(self.file.readline().split()[1])
         headers = {}
         while (line := self.file.readline().strip()) != b"":
@@ -76,7 +76,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def front(server, port="http", **headers):
-    """The document at /."""
+    """Returns the document at /."""
     status, got, body = server.request("GET", "/", headers=headers, address=getattr(server, port))
     assert (status, got["Content-Type"]) == (200, "application/json"), body
     return json.loads(body)
@@ -106,7 +106,7 @@ def test_the_front_page_names_what_there_is(server, port):
     assert '<a href="/openapi.json">' in page
     assert all(f">{path}<" in page for _, path in named)
     assert server.request("GET", console.partition(server.metrics)[2], address=server.metrics)[0] == 200
-    # Whatever else is asked of it is as unknown as before.
+    # Other requests are still unknown to this port.
     assert server.request("POST", "/", "{}", address=address)[0] == 404
     assert server.request("HEAD", "/", address=address)[::2] == (200, b"")
 
@@ -429,7 +429,7 @@ def test_what_answers_say_requests_may_say(repository, serve, connect, binary, k
     inputs = [client.input("IN", values, binary_data=binary)]
     result = client.infer("echo", inputs, outputs=[client.output("OUT", binary_data=False)])
     np.testing.assert_array_equal(result.as_numpy("OUT"), values)
-    # And as they stand in an answer.
+    # Also in the form of a response.
     said = b'{"inputs":[{"name":"IN","shape":[3],"datatype":"%s","data":[NaN,Infinity,-Infinity]}]}' % name.encode()
     status, _, body = server.request("POST", "/v2/models/echo/infer", said)
     assert (status, b'"data":[NaN,Infinity,-Infinity]' in body) == (200, True)

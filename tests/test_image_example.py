@@ -1,4 +1,4 @@
-"""The example that makes a network's input of image files, with OpenCV and with Pillow."""
+"""The example that converts image files to a network's input, with OpenCV and with Pillow."""
 
 import io
 
@@ -41,14 +41,14 @@ def encoded(image, kind="PNG", **more):
 
 
 def gradient(width, height):
-    """Red grows from left to right, green from top to bottom."""
+    """Returns an image whose red grows from left to right, and green from top to bottom."""
     red = np.tile(np.linspace(0, 255, width), (height, 1))
     green = np.tile(np.linspace(0, 255, height), (width, 1)).T
     return Image.fromarray(np.stack([red, green, np.full_like(red, 90)], axis=2).astype(np.uint8))
 
 
 def shown(pixels):
-    """Normalised pixels [3,h,w] -> bytes [h,w,3]."""
+    """Converts normalised pixels [3,h,w] to bytes [h,w,3]."""
     example = load(EXAMPLES / "images" / "prepare.py")
     return (pixels.transpose(1, 2, 0) * example.DEVIATION + example.MEAN) * 255
 
@@ -78,7 +78,7 @@ def test_sizes_and_kinds_of_files(preprocess):
 
 def test_a_picture_that_was_taken_sideways(preprocess):
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned clockwise by a quarter
+    exif[0x0112] = 6  # rotate clockwise by 90 degrees
     turned, upright = preprocess(
         encoded(gradient(320, 320), "JPEG", quality=95, exif=exif),
         encoded(gradient(320, 320).rotate(-90), "JPEG", quality=95),

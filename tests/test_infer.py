@@ -1,4 +1,4 @@
-"""Inference over both protocols: all data types, all ways to send them, and the exact words for what is wrong."""
+"""Inference over both protocols: all data types, all encodings, and the exact error texts."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ SAMPLES = {
     "BYTES": strings(b"", "größe", b"\x00\xff\x00"),
 }
 
-# Every type as an optional input and an output; gives back what it got.
+# Every type as an optional input and an output; returns its inputs.
 ALL_TYPES = per_request(
     """
     return pb_utils.InferenceResponse(
@@ -39,7 +39,7 @@ ALL_TYPES = per_request(
 ADD_SUB = per_request(
     "a, b = get(request, 'INPUT0'), get(request, 'INPUT1'); return respond(OUTPUT0=a + b, OUTPUT1=a - b)"
 )
-# What the model sees of a request, as JSON.
+# The model's view of a request, as JSON.
 SEEN = per_request(
     """
     seen = {
@@ -131,7 +131,7 @@ def test_type_survives_json(server, connect, name):
     tensor = client.input(f"IN_{name}", sample, binary_data=False)
     result = client.infer("all_types", [tensor], [client.output(f"OUT_{name}", binary_data=False)])
     answer = list(result.as_numpy(f"OUT_{name}"))
-    # The client leaves the text of a JSON string as it is.
+    # The client does not decode JSON strings.
     assert answer == [text.decode() for text in sample] if name == "BYTES" else answer == list(sample)
 
 
@@ -288,7 +288,7 @@ def test_only_requested_outputs_come_back(client):
     assert result.as_numpy("OUTPUT1") is not None
 
 
-# ---- what the model sees -------------------------------------------------------------------------
+# ---- the model's view -------------------------------------------------------------------------------
 
 
 def test_model_sees_id_timeout_and_parameters(client):
@@ -351,7 +351,7 @@ def test_reserved_parameter_keys_are_refused_over_grpc(server, connect):
         client.raw._client_stub.ModelInfer(request)
 
 
-# ---- what is wrong with a request (14.6) ---------------------------------------------------------
+# ---- invalid requests (14.6) -----------------------------------------------------------------------
 
 ONE = np.ones(4, dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""Native code in processes of its own: the answers that it gives inside the server, and what a crash costs."""
+"""Native code in separate processes: the same answers as inside the server, and the effects of a crash."""
 
 import base64
 import io
@@ -59,7 +59,7 @@ def save_fragile(base):
 
 
 def workers(server):
-    """The ids of the server's native workers."""
+    """Returns the ids of the server's native workers."""
     found = []
     for pid in children(server.process.pid):
         try:
@@ -105,7 +105,7 @@ def entries(files):
 
 @pytest.fixture(scope="module")
 def both(entries, tmp_path_factory):
-    """A server with its models inside, and one with each in a process of its own."""
+    """A server with its models inside, and one with each model in a separate process."""
     started = []
     for options in ((), ISOLATED):
         folder = tmp_path_factory.mktemp("server")
@@ -178,7 +178,7 @@ def test_errors_are_told_alike(both, connect, protocol):
 
 
 def add_to_sequence(server, model, x, control=0):
-    """The sum so far of sequence 4711."""
+    """Returns the sum so far of sequence 4711."""
     inputs = {"x": [x], "sequence_id": [4711], "sequence_control_input": [control]}
     status, answer = server.json("POST", f"/v1/models/{model}:predict", {"inputs": inputs})
     assert status == 200, answer
@@ -264,7 +264,7 @@ def test_what_cannot_be_isolated_is_refused(repository, tmp_path, value, text):
     server.stop(status=1)
 
 
-# ---- What a crash costs --------------------------------------------------------------------------
+# ---- Effects of a crash --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -274,7 +274,7 @@ def fragile(tmp_path_factory):
 
 @pytest.fixture
 def server(fragile, tmp_path):
-    """A model whose library crashes when it is told to, and one that has nothing to do with it."""
+    """A server with a model whose library crashes on command, and an independent model."""
     entries = [
         models.entry("fragile", fragile, nireq=2),
         models.entry("other", models.save(models.add((-1, 4)), tmp_path / "other")),
@@ -304,7 +304,7 @@ def test_a_library_that_crashes_costs_its_request_and_comes_back(server, connect
     assert error.value.message() == (
         "Stub process 'fragile' is not healthy. It was ended by signal 11 (Segmentation fault)"
     )
-    # The other model has not noticed.
+    # The other model is unaffected.
     np.testing.assert_array_equal(client.infer("other", {"b": order(0)}).as_numpy("a"), order(0) + 1)
     wait_until(lambda: works(client), PATIENCE, "the model's return")
     after = set(workers(server))
@@ -323,7 +323,8 @@ def test_a_library_that_throws_costs_its_request_alone(server, connect):
 
 
 def test_each_request_has_one_outcome_while_the_worker_is_killed(server, connect):
-    """Eight clients, a kill every now and then: each request is answered once, rightly or by the cause."""
+    """Eight clients send requests while the worker is repeatedly killed. Each request is answered once, correctly or
+    with the cause."""
     ended = threading.Event()
     good, bad, wrong = [], [], []
 
@@ -357,7 +358,7 @@ def test_each_request_has_one_outcome_while_the_worker_is_killed(server, connect
     assert wrong == []
     causes = ("Stub process 'fragile' is not healthy. It was ended by signal 9", "no instance of model 'fragile'")
     assert [text for text in bad if not text.startswith(causes)] == []
-    # A kill costs what was inside, eight requests at most.
+    # A kill fails the requests inside, eight at most.
     assert len(bad) <= 5 * 8
 
 
@@ -419,7 +420,7 @@ def test_a_model_of_a_config_can_be_the_only_one_that_is_isolated(tmp_path):
         assert len(workers(server)) == 1
         for name in ("apart", "inside"):
             assert predict(server, name, [[1.0, 2.0]]) == (200, {"predictions": [[2.0, 3.0]]})
-        # A reload with another place moves it.
+        # A reload with another setting moves it.
         entries[0]["config"]["isolate"] = False
         server.write_config({"model_config_list": entries})
         assert server.reload()[0] == 201
@@ -459,7 +460,7 @@ def test_the_console_counts_the_worker_once(tmp_path):
 
 
 def adder(name, fault="", addend=1):
-    """A pipeline of one custom node, which adds to a vector x."""
+    """Returns a pipeline of one custom node, which adds to a vector x."""
     node = {
         "name": f"node_of_{name}",
         "library_name": "faulty",
@@ -535,7 +536,7 @@ def nodes_config(*pipelines, **library):
 
 
 def add(client, name, values):
-    """What the pipeline makes of some values, in rows of ten."""
+    """Returns the pipeline's results for some values, in rows of ten."""
     rows = np.resize(np.array(values, np.float32), (-(-len(values) // 10), 10))
     return client.infer(name, {"x": rows}).as_numpy("y").ravel()[: len(values)]
 
@@ -564,7 +565,7 @@ def test_a_custom_node_that_crashes_costs_its_request_and_comes_back(tmp_path, c
         large = np.arange(1 << 20, dtype=np.float32)
         np.testing.assert_array_equal(add(connect("grpc", server), "other", large), large + 7)
         before = set(workers(server))
-        # Pipelines that change take their workers along.
+        # Changed pipelines end their workers.
         server.write_config(nodes_config(adder("other", addend=5)))
         assert server.reload()[0] == 201
         wait_until(lambda: len(workers(server)) == 1, PATIENCE, "the end of the workers")
@@ -581,9 +582,10 @@ def test_a_library_says_for_itself_where_it_runs(tmp_path, connect):
 
 
 def kill_workers_under_load(server, connect, ask, said):
-    """Four clients call ask(client, values), which is to return whether the answer was right, while all workers are killed five times.
+    """Four clients call ask(client, values), which returns whether the answer was right. Meanwhile all workers are
+    killed five times.
 
-    Each kill may cost each client one request, with an error that the pattern `said` finds.
+    Each kill may fail one request of each client, with an error that matches the pattern `said`.
     """
     outcomes = []
     stop = threading.Event()
@@ -647,7 +649,7 @@ def test_images_are_decoded_apart(tmp_path):
     with OvmsServer(config, "--isolate=images", workdir=tmp_path) as server:
         assert workers(server) == []
         for _ in range(3):
-            # Of another size: it is resized there too.
+            # A picture of another size is resized in the worker, too.
             status, answer = show(server, picture((30, 20, 10)), picture((3, 2, 1), 30, 20))
             assert status == 200, answer
             blue_green_red = np.array(answer["predictions"], np.float32)
@@ -670,7 +672,7 @@ CALCULATORS = BINARY.parent / "src" / "mediapipe_graph" / "testing" / "plugins" 
 
 
 def calculators_config(folder, **graphs):
-    """A config.json with a graph for each name: nodes between the streams "in" and "out", as text."""
+    """Returns a config.json with a graph for each name; the text has the nodes between the streams "in" and "out"."""
     entries = []
     for name, nodes in graphs.items():
         (folder / name).mkdir()
@@ -744,7 +746,7 @@ def test_a_library_of_calculators_that_cannot_be_used_is_told(tmp_path, library,
     assert text in server.log
 
 
-# A folder with all that there is becomes the root of what follows. It is no mount, other than that of a container.
+# A folder with all necessary files becomes the root of the command. Unlike in a container, it is not a mount.
 CHROOT = """
 for each in /*; do
   [ -d "$each" ] && mkdir -p "$0$each" && mount --rbind "$each" "$0$each"

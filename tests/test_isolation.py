@@ -1,4 +1,4 @@
-"""Workers are confined: a model that tries gets nowhere where its level says so, and one that does not notices nothing."""
+"""Workers are confined: forbidden attempts of a model fail at each level, and other models work as before."""
 
 import contextlib
 import ctypes
@@ -31,18 +31,18 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def landlock():
-    """The version of the kernel's Landlock; 0: none."""
+    """Returns the version of the kernel's Landlock; 0: none."""
     create_ruleset, version = 444, 1
     return max(0, ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, 0, 0, version))
 
 
 KEEPS_FILES = pytest.mark.skipif(landlock() < 1, reason="needs Landlock (Linux 5.13)")
 KEEPS_SIGNALS = pytest.mark.skipif(landlock() < 6, reason="needs Landlock of version 6 (Linux 6.12)")
-# What a worker of strict or separate is told of files that it does not reach, and where it writes to one that it reads.
+# The errors of a worker at level strict or separate for unreachable files, and for writes to readable ones.
 OUT_OF_REACH = "ENOENT" if os.geteuid() == 0 else "EACCES"
 READ_ONLY = ("EACCES", "EROFS")
 
-# Tries what it is asked to, on the process that it is told of. Answers with what it got, or the error.
+# Makes the requested attempts, on the given process. Returns the results or errors.
 HOSTILE = per_request(
     """
     import ctypes, errno, fcntl, glob, multiprocessing, resource, shutil, signal, socket, stat, struct, subprocess, tempfile
@@ -240,14 +240,14 @@ HOSTILE = per_request(
 
 
 def ask(server, model, text):
-    """What a model answers to a text, as JSON; None where the request fails."""
+    """Returns a model's answer to a text, as JSON; None if the request fails."""
     request = {"inputs": [{"name": "IN", "shape": [1], "datatype": "BYTES", "data": [text]}]}
     status, answer = server.json("POST", f"/v2/models/{model}/infer", request)
     return json.loads(answer["outputs"][0]["data"][0]) if status == 200 else None
 
 
 def attempt(server, model, *names, **facts):
-    """What the hostile model says of its attempts."""
+    """Returns the results of the hostile model's attempts."""
     return ask(server, model, json.dumps({"try": names, **facts}))
 
 
@@ -321,7 +321,7 @@ def test_basic_keeps_from_abstract_sockets(hostile):
 
 
 def test_basic_refuses_nothing_that_models_do(hostile, tmp_path):
-    """Files, variables and network are as they were."""
+    """Level basic forbids nothing that models normally do: files, variables and network are unchanged."""
     server = hostile()
     (tmp_path / "file").write_text("text")
     got = attempt(server, "hostile", "read", "private", "variables", "folder", path=str(tmp_path / "file"))
@@ -339,7 +339,7 @@ def test_basic_refuses_nothing_that_models_do(hostile, tmp_path):
 
 @ROOT_ONLY
 def test_a_server_that_is_not_root_is_out_of_reach_too(repository):
-    """And still sees how much memory its workers take."""
+    """A server without root's rights is also protected from its workers, and still measures their memory."""
     for name in ("hostile", "other"):
         repository.add(name, HOSTILE, config(name, TEXT, OUT))
     nobody = 65534
@@ -364,7 +364,7 @@ def test_a_server_that_is_not_root_is_out_of_reach_too(repository):
 
 
 def test_none_is_as_it_says(hostile):
-    """The attempts are real: without isolation they succeed."""
+    """Without isolation the attempts succeed, so they are real."""
     if os.geteuid() != 0:
         pytest.skip("needs root: whether users may trace each other's processes depends on the system")
     server = hostile("--worker-isolation", "none")
@@ -447,7 +447,7 @@ def test_strict_adds_what_the_operator_names(hostile, tmp_path):
     assert attempt(server, "hostile", "read", path=f"{tmp_path}/data/file") == {"read": "text"}
     assert attempt(server, "hostile", "write", path=f"{tmp_path}/data/file")["write"] in READ_ONLY
     assert attempt(server, "hostile", "write", path=f"{tmp_path}/scratch/file") == {"write": 1}
-    # The other has the server's level.
+    # The other model has the server's level.
     assert attempt(server, "other", "write", path=f"{tmp_path}/data/file") == {"write": 1}
 
 
@@ -508,7 +508,7 @@ def facts_of(path):
 
 @pytest.fixture
 def secret(tmp_path):
-    """A file in a folder that is closed to all but its owner."""
+    """A file in a folder that only its owner can enter."""
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o700)
     (folder / "key").write_text("of the operator")
@@ -543,7 +543,7 @@ def test_what_a_worker_reads_keeps_its_facts(hostile, repository, level):
         got = attempt(server, "hostile", *FACTS, path=str(path))
         assert set(got.values()) <= {"EROFS", "EPERM", "EACCES", "ENOTTY", "EOPNOTSUPP"}, (path, got)
         assert facts_of(path) == before
-    # In its own folder it does what libraries do, and makes no program that is its owner's for all.
+    # In its own folder a model can do what libraries need, but cannot make a set-user-id program.
     got = attempt(
         server, "hostile", "copied", "set_id", "set_id_made", "set_id_node", "opened_newly", "node", "uring", path="two"
     )
@@ -576,7 +576,7 @@ def strict_of(repository, user, through=()):
 @ROOT_ONLY
 @KEEPS_FILES
 def test_strict_of_a_server_that_is_not_root_has_files_of_its_own(repository):
-    """By a user namespace."""
+    """A server without root's rights gives its strict workers their own files, by a user namespace."""
     namespace_of_users()
     with strict_of(repository, 65534) as (server, key):
         before = facts_of(key)
@@ -602,7 +602,7 @@ def test_strict_of_a_server_that_is_not_root_has_files_of_its_own(repository):
 @ROOT_ONLY
 @KEEPS_FILES
 def test_strict_without_mounts_changes_no_facts(repository):
-    """Where there is nothing to mount with, the calls are refused wherever the file is."""
+    """Without the right to mount, calls that change facts of files are refused for all files."""
     through = ["setpriv", "--bounding-set=-sys_admin"]
     with strict_of(repository, 0, through) as (server, key):
         for path in (key, key.parent / "models/hostile/config.pbtxt"):
@@ -668,7 +668,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @pytest.fixture
 def terminal():
-    """What types into a terminal, and the terminal's name."""
+    """Yields a function that types into a terminal, and the terminal's name."""
     master, slave = os.openpty()
     os.set_blocking(master, False)
     yield master, os.ttyname(slave)
@@ -681,7 +681,7 @@ LEVELS_OF_ROOT = [pytest.param(level, "fresh", marks=[ROOT_ONLY, KEEPS_FILES]) f
 
 @pytest.mark.parametrize(("level", "start"), [("basic", "fork"), ("basic", "fresh"), *LEVELS_OF_ROOT])
 def test_no_worker_types_into_the_terminal(terminal, hostile, level, start):
-    """That of the server, whose session no worker is in."""
+    """No worker can type into the server's terminal, because none is in its session."""
     master, name = terminal
     server = hostile(
         "--worker-isolation", level, "--worker-start", start, "--worker-env", "BRAID_TEST_MARK", models=["hostile"],
@@ -740,13 +740,13 @@ def test_separate_ends_a_fork_bomb(hostile):
 
 
 def user_of(pid):
-    """The user that a process runs as, as this one sees it."""
+    """Returns the user of a process, as seen from this one."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
 
 
 def namespace_of_users():
-    """The command that starts a program in a user namespace where the user is root, and the only one."""
+    """Returns the command that starts a program in a user namespace where the user is root, and the only one."""
     command = ["unshare", "--user", "--map-root-user"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("user namespaces are refused here, as in a chroot")
@@ -776,7 +776,7 @@ def subordinate(repository, *options, **arguments):
 @ROOT_ONLY
 @KEEPS_FILES
 def test_separate_by_subordinate_ids(repository):
-    """As for root, in a user namespace."""
+    """With subordinate ids, level separate works as for root, in a user namespace."""
     with subordinate(repository, "--worker-user-ids", "1-1000") as server:
         assert user_of(server.process.pid) == 65534
         users = {attempt(server, name, "user")["user"][0] for name in ("hostile", "other")}
@@ -898,7 +898,8 @@ def test_libraries_work_at_each_level(repository, serve, level):
 
 
 def test_what_unpacks_an_environment_reaches_nothing_else(repository, serve, tmp_path):
-    """And when it dies, the load fails, and nothing is left of it."""
+    """The process that unpacks an environment reaches no other files. If it dies, the load fails, and nothing is left
+    behind."""
     archive = tmp_path / "environment.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         entry = tarfile.TarInfo("large")
@@ -919,7 +920,7 @@ def test_what_unpacks_an_environment_reaches_nothing_else(repository, serve, tmp
             with contextlib.suppress(OSError):
                 if b"unpack-environment" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
                     status = pathlib.Path(f"/proc/{pid}/status").read_text()
-                    # Not before it has confined itself.
+                    # It must have confined itself first.
                     if "Seccomp_filters:\t2" in status:
                         return pid, status
         return None

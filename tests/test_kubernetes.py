@@ -1,5 +1,5 @@
-"""deploy/kubernetes: the chart, the manifests that are made of it, and KServe's runtimes, by Kubernetes' own schemas and by a
-kube-apiserver; and that what the containers are told to run does run."""
+"""deploy/kubernetes: the chart, its manifests, and KServe's runtimes are valid by Kubernetes' schemas and a
+kube-apiserver. The containers' commands work."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ def judge(tmp_path_factory):
 
 def rendered(values=()):
     sets = [f"--set-string={key}={value}" if key.startswith("env") else f"--set={key}={value}" for key, value in values]
-    # A Helm that was built without its release script takes Kubernetes for a very old one.
+    # A Helm built without its release script assumes a very old Kubernetes.
     version = ["--kube-version", "1.34.0"]
     return helm("template", "braid", CHART, "--namespace", "models", *version, *sets).stdout
 
@@ -127,7 +127,7 @@ def test_a_fleet_finds_its_replicas(how, where):
     ports = [{"port": "http"}, {"port": "metrics"}]
     assert {"ports": ports, "from": pods} in policy["spec"]["ingress"]
     assert {"ports": ports, "to": pods} in policy["spec"]["egress"]
-    # The token of the cluster is there only where it is used, and may do nothing else.
+    # The cluster's token exists only where it is used, and has no other rights.
     by_api = how == "kubernetes"
     assert pod["automountServiceAccountToken"] is by_api
     assert ({"ports": [{"port": 443}, {"port": 6443}]} in policy["spec"]["egress"]) is by_api
@@ -141,7 +141,7 @@ def test_a_fleet_finds_its_replicas(how, where):
         assert binding["roleRef"]["name"] == of_kind(text, "Role")[0]["metadata"]["name"]
 
 
-# ---- what the containers run -----------------------------------------------------------------------
+# ---- the containers' commands ----------------------------------------------------------------------
 
 
 def manifest(path, kind):
@@ -149,7 +149,7 @@ def manifest(path, kind):
 
 
 def containers():
-    """(its name, the pod's specification, the container) of each pod that is described."""
+    """Returns (its name, the pod's specification, the container) of each described pod."""
     (made,) = manifest("braid.yaml", "StatefulSet")
     pods = [("braid", made["spec"]["template"]["spec"])]
     runtimes = manifest("kserve/cluster-serving-runtimes.yaml", "ClusterServingRuntime")
@@ -169,13 +169,13 @@ def test_a_container_has_no_rights_that_it_does_not_need(name, pod, container):
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not any(key in str(pod) for key in ("hostPath", "hostNetwork", "hostPID", "privileged"))
-    # What it writes to: what it passes to its workers, and temporary files.
+    # Writable paths: memory shared with its workers, and temporary files.
     assert {each["mountPath"] for each in container["volumeMounts"]} >= {"/dev/shm", "/tmp"}
 
 
 @pytest.fixture
 def models(tmp_path):
-    """Folders that stand for what is mounted, by the name of the pod."""
+    """Folders in place of the mounts, by the name of the pod."""
     openvino_models.save(openvino_models.add(), tmp_path / "ir")
     (tmp_path / "onnx" / "1").mkdir(parents=True)
     shape = [("x", onnx.TensorProto.FLOAT, [1, 4]), ("y", onnx.TensorProto.FLOAT, [1, 4])]
@@ -202,7 +202,7 @@ def models(tmp_path):
     ("name", "pod", "container"), containers(), ids=lambda each: each if isinstance(each, str) else ""
 )
 def test_what_a_container_runs_answers_its_probes(name, pod, container, models, tmp_path):
-    """The same options, but for paths and ports, and the probes at the ports that they name."""
+    """A container's command, with other paths and ports, answers the probes at their ports."""
     ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
     options = []
     for argument in container["args"][1:]:
@@ -210,7 +210,7 @@ def test_what_a_container_runs_answers_its_probes(name, pod, container, models, 
         if match := re.fullmatch(r"--(http-port|grpc-port|metrics-port|port|rest_port)=(\d+)", argument):
             kind = {"port": "grpc", "rest_port": "http"}.get(match[1], match[1].removesuffix("-port"))
             ports[kind] = int(match[2])
-            continue  # the harness has its own
+            continue  # set by the harness
         options.append(argument.replace("{{.Name}}", "m"))
     with contextlib.closing(Runner(options, tmp_path)) as server:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -228,7 +228,7 @@ def test_what_a_container_runs_answers_its_probes(name, pod, container, models, 
 
 
 class Runner(Server):
-    """A server with options of its own alone, on free ports."""
+    """A server with only its given options, on free ports."""
 
     def __init__(self, options, workdir):
         positional = [each for each in options if not each.startswith("--")]
@@ -274,7 +274,7 @@ def test_each_service_finds_its_runtime():
     assert sorted(found) == sorted(runtimes)
 
 
-# ---- what the API of a cluster says, as `kubectl apply --server-side --dry-run=server` asks it -----------
+# ---- the API of a cluster, as asked by `kubectl apply --server-side --dry-run=server` ------------------
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +311,7 @@ def test_kserve_by_the_api(api):
 
 
 def test_an_upgrade_with_other_values_is_one_that_the_api_allows(api):
-    """Of a StatefulSet most fields cannot be changed once it is there."""
+    """The API accepts an upgrade with other values, although most fields of a StatefulSet are immutable."""
     installed = api.apply(rendered())
     more = {"replicas": "5", "sequences.drainSeconds": "60", "podAnnotations.a": "b", "options[0]": "--log-verbose=1"}
     upgraded = api.apply(rendered(more.items()), dry_run=True)

@@ -1,4 +1,4 @@
-"""The example of a stream of tokens: a small language model, over gRPC and generate_stream."""
+"""The example of a token stream: a small language model, over gRPC and generate_stream."""
 
 import json
 
@@ -20,7 +20,7 @@ def server(module_serve, folder):
 
 
 def written(folder, prompt):
-    """(token, logarithm of its probability): the likeliest tokens, by the weights themselves."""
+    """Returns (token, logarithm of its probability) of the most likely tokens, computed from the weights."""
     loaded = np.load(folder / "writer" / "1" / "weights.npz")
     vocabulary = loaded["vocabulary"].tolist()
     context = ([0, 0, 0] + [vocabulary.index(" " + word) for word in prompt.split()])[-3:]
@@ -43,7 +43,7 @@ def events(server, expected=200, **inputs):
 
 
 def test_training_learns():
-    """The slopes are those of the loss, and the corpus is known at the end."""
+    """Training uses the gradients of the loss, and at its end the model knows the corpus."""
     prepare = load(EXAMPLES / "language_model" / "prepare.py")
     random = np.random.default_rng(1)
     shapes = {"vectors": (5, 24), "in": (72, 64), "in_bias": (64,), "out": (64, 5), "out_bias": (5,)}

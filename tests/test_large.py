@@ -1,4 +1,4 @@
-"""Large tensors over both protocols, without holding several copies in this process: 64 MiB, and a gigabyte by night."""
+"""Large tensors over both protocols, without several copies in this process: 64 MiB, and a gigabyte in nightly runs."""
 
 import json
 
@@ -26,7 +26,7 @@ def server(module_repository, module_serve):
 
 
 def send_over_http(server, model, size, **parameters):
-    """The answer to a tensor of so many bytes, which count from 0 to 255 again and again."""
+    """Returns the answer to a tensor of `size` bytes, which repeatedly count from 0 to 255."""
     description = {
         "parameters": parameters,
         "inputs": [{"name": "IN", "shape": [size], "datatype": "UINT8", "parameters": {"binary_data_size": size}}],
@@ -61,10 +61,10 @@ def test_over_grpc(server, connect, size):
     assert result.as_numpy("SUM").tolist() == [size]
 
 
-# Sent in pieces, as much costs this process less time than by the client of gRPC.
+# In pieces over HTTP, this process needs less time than with the gRPC client.
 @pytest.mark.parametrize("protocol", ["http", pytest.param("grpc", marks=pytest.mark.campaign)])
 def test_tensor_memory_is_given_back(server, connect, protocol):
-    # After the burst, the server and its models keep no more than their arenas may (64 MiB each).
+    # After the burst, the server and its models keep at most the size of their arenas (64 MiB each).
     kept = 4 * 64 * 2**20
 
     def tensor_memory():

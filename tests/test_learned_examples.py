@@ -1,4 +1,4 @@
-"""The examples in scikit-learn and XGBoost, against the same models asked without a server."""
+"""The examples in scikit-learn and XGBoost, compared with the same models without a server."""
 
 import numpy as np
 import pytest

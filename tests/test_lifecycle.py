@@ -1,4 +1,4 @@
-"""Life and death of model processes and of the server (9)."""
+"""Start and end of model processes and of the server (9)."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# Dies as the request says.
+# Dies in the way that the request names.
 MORTAL = per_request(
     """
     import ctypes, signal
@@ -38,7 +38,7 @@ MORTAL = per_request(
     """
 )
 
-# Says STARTED by a file, and answers when the file GO is there.
+# Creates the file STARTED, and answers once the file GO exists.
 SLOW = per_request(
     """
     folder = self.args["model_repository"]
@@ -74,7 +74,7 @@ def test_crash_fails_its_request_and_nothing_else(mortal, connect, how, protocol
         ask(client, "mortal", how)
     assert client.raw.is_model_ready("bystander")
     assert ask(client, "bystander") == bystander
-    # It comes back by itself, as another process; it may be there already.
+    # It is restarted automatically as another process; that may already have happened.
     wait_until(lambda: client.raw.is_model_ready("mortal"), 20, "the restart")
     assert ask(client, "mortal") not in (first, bystander)
     assert mortal.request("GET", "/v2/health/ready")[0] == 200
@@ -129,9 +129,9 @@ def test_queued_requests_of_a_dead_instance_end(repository, serve, connect):
     for thread in threads:
         thread.start()
     wait_until((folder / "STARTED").exists, 20, "the first request")
-    (folder / "GO").touch()  # those that come to the new process are answered
+    (folder / "GO").touch()  # requests that reach the new process are answered
     for child in children(server.process.pid):
-        with contextlib.suppress(ProcessLookupError):  # one that was on its way to its end
+        with contextlib.suppress(ProcessLookupError):  # it may be ending
             os.kill(child, signal.SIGKILL)
     for thread in threads:
         thread.join(30)
@@ -205,7 +205,7 @@ def test_server_answers_while_models_load(repository, serve):
     server = serve(repository, ready=False, listening=False)
     try:
         wait_until((folder / "STARTED").exists, 20, "the load")
-        # The addresses are printed when all is up, but the ports are open before.
+        # The addresses are printed after the start, but the ports are open earlier.
         answers = []
         for port in listening_ports(server.process.pid):
             try:
@@ -216,7 +216,7 @@ def test_server_answers_while_models_load(repository, serve):
                     ]
                 )
             except (OSError, http.client.HTTPException):
-                continue  # gRPC's
+                continue  # the gRPC port
         assert [200, 400] in answers or [200, 503] in answers, answers
     finally:
         (folder / "GO").touch()
@@ -276,9 +276,9 @@ def test_stop_waits_for_requests_in_flight(repository, serve, stop, protocol):
     thread.start()
     wait_until((folder / "STARTED").exists, 20, "the request")
     server.process.send_signal(stop)
-    # A second signal changes nothing.
+    # A second signal has no effect.
     server.process.send_signal(stop)
-    # Not ready any more (or no longer listening), while the request runs on.
+    # Not ready any more (or no longer listening), while the request continues.
     wait_until(lambda: not is_ready(server), 10, "the end of readiness")
     assert server.process.poll() is None
     (folder / "GO").touch()
@@ -331,7 +331,7 @@ def test_a_model_is_served_from_the_moment_it_is_ready(repository, serve, connec
     }
     assert states == {"above": [], "fast": ["AVAILABLE"], "late": ["LOADING"]}
     assert server.json("GET", "/v1/models/late")[1]["model_version_status"][0]["state"] == "LOADING"
-    # Loads are refused until those of the start have ended.
+    # Loads are refused until the loads of the start have ended.
     status, refused = server.json("POST", "/v2/repository/models/fast/load")
     assert (status, refused) == (503, {"error": "explicit model load / unload is not allowed if polling is enabled"})
     (late / "GO").touch()
@@ -517,7 +517,7 @@ def test_model_processes_ignore_the_signals_of_the_terminal(repository, serve, c
 
 
 def test_abandoned_requests_leave_no_trace(repository, serve, connect):
-    # Clients that go away in the middle: the server goes on, and ends cleanly.
+    # Clients disconnect in the middle of requests: the server continues, and ends cleanly.
     import socket
 
     repository.add("mortal", MORTAL, config("mortal", TEXT, OUT))

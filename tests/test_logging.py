@@ -1,4 +1,4 @@
-"""The log (section 7) and its switches (17.3)."""
+"""The log (section 7) and its options (17.3)."""
 
 import json
 import re
@@ -211,7 +211,8 @@ FAILS = per_request(
 
 
 def record(server, beginning):
-    """The lines of the message whose first line matches: the first one without what stands in front, the others as they are."""
+    """Returns the lines of the message whose first line matches: the first one without its prefix, the others
+    unchanged."""
     found = server.wait_for_log(r"(?m)^[A-Z]\d{4} [\d:.]+ \d+ (" + beginning + r"[^\n]*(?:\n [^\n]*)*)\n(?! )")
     return found[1].split("\n")
 
@@ -239,7 +240,7 @@ def test_a_traceback_has_lines_and_none_of_them_can_be_forged(repository, serve,
     ]
     assert "braid_worker" not in server.log
     assert not re.search("^E0101", server.log, re.MULTILINE)
-    # The console has the same lines, without the blanks in front.
+    # The console has the same lines, without leading blanks.
     page = json.loads(server.request("GET", "/console/api/log?model=fails", address=server.metrics)[2])
     text = next(line["text"] for line in page["lines"] if "Failed to process" in line["text"])
     assert text.split("\n") == [lines[0].partition("] ")[2], *(line[4:] for line in lines[1:])]
@@ -264,7 +265,7 @@ def test_a_syntax_error_of_a_model_has_no_frames_of_the_import(repository, serve
         "               ^",
         "    SyntaxError: invalid syntax",
     ]
-    # What clients are told of the failed load stays one text, and stands in the log with its lines.
+    # The error of the failed load stays one text for clients, and is logged with its lines.
     assert record(server, r"folder_loads\.cc:\d+\] failed to load 'syntax'")[1:] == [
         "    At:",
         "      syntax/1/model.py(3): <module>",
@@ -284,7 +285,7 @@ def test_metadata_of_clients_makes_no_lines(repository, serve, key):
             (key, b"x\nE1122 06:45:12.123456 1 server.cc:1] forged\x1b[31m\xff"),
         )
         connection.send(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, head))
-        # The call is reset, or goes on without the field.
+        # The call is reset, or continues without the field.
         assert next(stream for _, _, stream, _ in connection.frames() if stream != 0) == 1
     assert server.request("GET", "/v2/health/live")[0] == 200
     assert "forged" not in server.log

@@ -1,10 +1,10 @@
-"""Where the memory of inputs comes from, as the models see it."""
+"""The memory of inputs, as seen by the models."""
 
 import numpy as np
 import pytest
 from harness.repository import config, per_request
 
-# How the memory of each input is mapped: "rw-s" is the server's, in which the client's bytes were written once.
+# The mapping of each input's memory: "rw-s" is the server's, to which the client's bytes were written once.
 MAPPING = per_request("""
     modes = []
     for name in ("A", "B"):
@@ -17,12 +17,12 @@ MAPPING = per_request("""
 """)
 
 
-# Outputs of so many bytes.
+# Makes outputs of the requested size.
 MAKER = per_request("""
     size = int(get(request, "SIZE")[0])
     return respond(A=np.full(size, 5, np.uint8), B=np.full(size, 6, np.uint8))
 """)
-# Sums its input, then writes all over it, and answers with the sum.
+# Sums its input, then overwrites it, and returns the sum.
 SPOILER = per_request("""
     array = get(request, "A")
     total = array.sum(dtype=np.uint64).reshape(1)
@@ -30,7 +30,7 @@ SPOILER = per_request("""
     time.sleep(0.02)
     return respond(SUM=total)
 """)
-# Looks at its input, and hands it on.
+# Reads its input, and returns it.
 PASSER = per_request("""
     array = get(request, "A")
     assert array.max() == array.min()
@@ -39,7 +39,7 @@ PASSER = per_request("""
 
 
 def ensemble(repository, name, steps, outputs):
-    """Steps are (model, inputs, outputs), each as pairs of the model's and the ensemble's names."""
+    """Writes an ensemble; steps are (model, inputs, outputs), each as pairs of the model's and the ensemble's names."""
     text = ""
     for model, *maps in steps:
         pairs = "".join(
@@ -93,7 +93,7 @@ def test_models_write_to_what_the_client_sent_without_a_copy(server, connect, pr
     ("size", "mode"), [(50_000, b"rw-s memfd"), (500_000, b"rw-s memfd"), (2_000_000, b"rw-p memfd")]
 )
 def test_what_another_model_made_is_seen_through_private_views_or_copied(server, connect, size, mode):
-    # Up to 1 MiB it is a copy in memory of the worker's own, which is shared with the server.
+    # Up to 1 MiB it is a copy in the worker's own memory, which is shared with the server.
     result = connect("grpc", server).infer("made_and_mapped", {"SIZE": np.array([size], np.int32)})
     assert result.as_numpy("MODES").tolist() == [mode] * 2
 

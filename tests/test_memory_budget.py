@@ -1,4 +1,4 @@
-"""What becomes of requests when clients have used up the memory that the server has for them."""
+"""Requests when clients have used up the server's memory for them."""
 
 import contextlib
 import gzip
@@ -66,7 +66,7 @@ def json_request(values=4):
 
 
 class Body:
-    """An HTTP request of which the body comes as the test says."""
+    """An HTTP request whose body the test sends in pieces."""
 
     def __init__(self, server, size, *headers):
         host, _, port = server.http.rpartition(":")
@@ -86,7 +86,7 @@ class Body:
         self.socket.sendall(data)
 
     def answer(self):
-        """Up to the end of the connection, or of what the server says at once."""
+        """Returns the server's answer so far, or up to the end of the connection."""
         return self.socket.recv(1 << 16)
 
 
@@ -110,7 +110,7 @@ class Stream:
 
 @contextlib.contextmanager
 def held_by_bodies(server, *sizes):
-    """Bodies that have come so far, and whose ends do not come."""
+    """Sends parts of bodies; their rest never follows."""
     with contextlib.ExitStack() as stack:
         for size in sizes:
             stack.enter_context(Body(server, size + 1)).send(b" " * size)
@@ -126,7 +126,7 @@ def test_new_requests_are_refused_when_memory_is_used_up_and_all_else_is_answere
         with pytest.raises(grpc.RpcError) as refused:
             stub.ModelInfer(request(), timeout=20)
         assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, USED_UP)
-        # A stream that is open goes on: each of its requests has its own answer.
+        # An open stream continues: each of its requests gets its own answer.
         stream.write(request())
         stream.write(request())
         assert [next(stream.answers).error_message for _ in range(2)] == [USED_UP, USED_UP]
@@ -163,7 +163,7 @@ def test_bodies_that_grow_beyond_it_are_answered_and_not_read(server):
                 except ConnectionError:
                     bodies.remove(body)
             assert used(server) < BUDGET + 2 * MIB
-            # What a refused body had is free at once, and the system's a moment later.
+            # Memory of a refused body is free at once, and returned to the system a moment later.
             assert resident(server) - before < BUDGET + 56 * MIB
         for body in bodies:
             body.socket.settimeout(0.3)
@@ -220,7 +220,7 @@ def test_answers_that_are_not_read_count(server):
 
 
 def binary_head(values):
-    """The JSON part of a request and the size of the tensor behind it, which is asked for in the same form."""
+    """Returns the JSON part of a request, which asks for the same form, and the size of the tensor after it."""
     data = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [values], "parameters": {"binary_data_size": 4 * values}}],
             "parameters": {"binary_data_output": True}}  # fmt: skip
     return json.dumps(data).encode(), 4 * values
@@ -233,7 +233,7 @@ def test_large_requests_wait_for_others_and_are_all_answered(server, stub):
         answer = stub.ModelInfer(request(500_000), timeout=20)
         assert len(answer.raw_output_contents[0]) == 2_000_000
         assert time.monotonic() - started > 0.9
-        # Small ones do not wait.
+        # Small requests do not wait.
         held_back = server.metric_values()["braid_overload_held_back_total"]
         assert held_back > before
         assert http_infer(server)[0] == 200
@@ -252,7 +252,7 @@ def test_bodies_and_messages_that_come_too_slowly_end(repository, serve):
         assert http2.STATUS + b"\x014" in answer
         assert body.answer() == b""
         assert refused_of(server, "request-body-timeout-ms") == 2
-        # A call without a message that has begun may last.
+        # An unfinished call that has sent no part of a message may last.
         message = request().SerializeToString()
         late.send(http2.frame(http2.DATA, http2.END_STREAM, 1, b"\0" + struct.pack(">I", len(message)) + message))
         assert b"echo" in late.wait_for(http2.DATA, 1)
@@ -261,7 +261,7 @@ def test_bodies_and_messages_that_come_too_slowly_end(repository, serve):
 def test_others_do_not_wait_while_much_json_is_read(repository, serve):
     repository.add_identity("echo")
     server = serve(repository, "--http-thread-count=1")
-    # 60 KB that become 60 MB.
+    # 60 KB that decompress to 60 MB.
     bomb = gzip.compress(b'{"inputs":[' + b" " * (60 * MIB) + b"]}")
     with Body(server, len(bomb), "Content-Encoding: gzip") as body:
         body.send(bomb)
@@ -300,7 +300,7 @@ def test_a_message_that_cannot_be_inflated_ends_its_call_alone(server, stub):
     assert stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=20).live
 
 
-# Keeps large requests as long as there is a file "wait" in its repository.
+# Holds large requests while the file "wait" exists in its repository.
 WAITS = per_request(
     """
     while get(request, "IN").size > 4 and os.path.exists(os.path.join(self.args["model_repository"], "wait")):
@@ -344,7 +344,7 @@ def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
         assert json.loads(answer)["error"].startswith(text)
         stream = stub.ModelStreamInfer(iter([large]), timeout=60)
         assert next(stream).error_message.startswith(text)
-        # Others have room, and so have small ones.
+        # Other requests have room, and so have small ones.
         assert len(stub.ModelInfer(request(MIB), timeout=60).raw_output_contents[0]) == 4 * MIB
         assert refused_of(server, "model-max-queued-bytes") == 3
         assert server.log.count("--model-max-queued-bytes: requests that wait for 'slow'") == 1

@@ -1,4 +1,4 @@
-"""is_ready(): the say that a model's own code has in its readiness."""
+"""is_ready(): the part of a model's own code in its readiness."""
 
 import concurrent.futures
 import contextlib
@@ -9,7 +9,7 @@ import pytest
 from harness.repository import config
 from harness.waiting import wait_until
 
-# What is_ready() does is what the file named by the parameter "mode" says now.
+# The file named by the parameter "mode" decides the behaviour of is_ready().
 HOOK = """
 import json, pathlib, time
 import numpy as np
@@ -61,7 +61,7 @@ def mode(tmp_path_factory):
 
 @pytest.fixture
 def begun(mode):
-    """The file that a hook writes when it begins to wait."""
+    """Returns the file that a hook writes when it begins to wait."""
     path = mode.with_name("begun")
     yield path
     path.unlink(missing_ok=True)
@@ -79,10 +79,10 @@ def server(module_repository, module_serve, mode):
 
 @pytest.fixture
 def say(mode):
-    """say("no") makes all hooks answer so, until the end of the test."""
+    """say("no") makes all hooks answer "no" until the end of the test."""
 
     def say(text):
-        # In one step, so that no hook reads a file that is still empty.
+        # Replaces the file atomically, so that no hook reads an empty one.
         part = mode.with_name("part")
         part.write_text(text)
         part.replace(mode)
@@ -105,7 +105,7 @@ def test_the_hook_is_asked_each_time(client, say, model):
     assert ready(client, model)
     say("no")
     assert not ready(client, model)
-    assert calls(client, model) == before + 2  # and it serves all the same
+    assert calls(client, model) == before + 2  # it still serves
     say("yes")
     assert ready(client, model)
 
@@ -154,7 +154,7 @@ def test_one_check_for_all_who_ask(client, server, say, begun):
         for connection in asking:
             connection.request("GET", "/v2/models/plain/ready")
         wait_until(begun.exists, what="the hook")
-        # What was sent after they had asked is answered.
+        # Later requests are answered.
         assert client.raw.is_server_live()
         say("yes")
         assert [connection.getresponse().status for connection in asking] == [200] * 5
@@ -175,7 +175,8 @@ def test_requests_run_while_the_hook_does(client, server, connect, say, begun):
         assert checking.result(10)
 
 
-# The limit of five seconds is the server's own; ReadinessHookTest.AHookThatTakesEightSeconds moves its clock instead.
+# The limit of five seconds is fixed in the server. ReadinessHookTest.AHookThatTakesEightSeconds moves its clock
+# instead.
 @pytest.mark.campaign
 def test_a_hook_that_takes_eight_seconds(server, connect, say):
     client = connect("http", server, network_timeout=30, connection_timeout=30)

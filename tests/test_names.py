@@ -1,4 +1,4 @@
-"""Names of models: what is one, and what happens to the rest, over every way in."""
+"""Names of models: valid names, and the errors for others, over every interface."""
 
 import os
 
@@ -13,7 +13,7 @@ SIMPLE = config(None, [("IN", "FP32", [1])], [("OUT", "FP32", [1])])
 NO_TEXT = "', model name must be UTF-8 text without control characters"
 BLANK = "Model name cannot be empty. Please enter a valid name to deploy."
 
-# A model that asks the server to load what it is given, and tells what came of it.
+# A model that asks the server for a load, and returns the result.
 LOADER = per_request(
     """
     try:
@@ -41,7 +41,7 @@ def test_bytes_that_are_no_text_are_refused(explicit, action):
     status, body = explicit.json("POST", path)
     assert status == 400
     assert "must be UTF-8" in body["error"]
-    # The server lives, and goes on doing the same.
+    # The server survives, and still does the same.
     status, body = explicit.json("POST", f"/v2/repository/models/m/{action}")
     assert status == 200, body
 
@@ -138,7 +138,7 @@ def test_bodies_are_utf8(explicit):
 
 def test_messages_are_utf8(explicit, connect):
     client = connect("grpc", explicit)
-    # A field of type string that is none: as a client writes it that does not check.
+    # A field of type string without valid UTF-8, as a client without checks may send it.
     request = service_pb2.ModelInferRequest(model_name="loader", id="xx").SerializeToString()
     call = client.raw._channel.unary_unary(
         "/inference.GRPCInferenceService/ModelInfer",

@@ -1,4 +1,4 @@
-"""The OCR example: a picture is read by the pipeline, by the graph and by the Python model, and all read what is written there."""
+"""The OCR example: the pipeline, the graph and the Python model all read the text of a picture."""
 
 import io
 
@@ -32,7 +32,7 @@ def client(server):
 
 
 def picture(*lines, size, kind="JPEG"):
-    """A file with these lines: (text, left, top, height)."""
+    """Returns a picture file with these lines: (text, left, top, height)."""
     image = Image.new("RGB", size, "white")
     for text, left, top, height in lines:
         ImageDraw.Draw(image).text((left, top), text, font=ImageFont.load_default(size=height), fill="black")

@@ -1,4 +1,4 @@
-"""/openapi.json: it is valid, says what the routes do, and clients can be made from it."""
+"""/openapi.json is valid, describes the routes correctly, and clients can be generated from it."""
 
 import contextlib
 import copy
@@ -17,13 +17,13 @@ from harness.server import ROOT
 from openapi_schema_validator import OAS30Validator
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
-# Routes of the tables that have no answer but an error, which says that they are not served.
+# Routes of the tables whose only answer is the error that they are not served.
 REFUSED = re.compile(r":classify|:regress|/v2/repository/\{r\}/")
 NAMES = {"{m}": "{model}", "{n}": "{model}", "{v}": "{version}", "{l}": "{label}", "{r}": "{region}"}
 
 
 def described(server, port="http", headers=None):
-    """The document of a port, which is valid."""
+    """Returns the document of a port, and asserts that it is valid."""
     status, got, body = server.request("GET", "/openapi.json", headers=headers, address=getattr(server, port))
     assert (status, got["Content-Type"]) == (200, "application/json"), body
     document = json.loads(body)
@@ -39,7 +39,7 @@ def resolve(document, value):
 
 
 def operations(document):
-    """(method, path, operation) of each operation."""
+    """Returns (method, path, operation) of each operation."""
     return [
         (method.upper(), path, operation)
         for path, item in document["paths"].items()
@@ -52,7 +52,7 @@ def operation_of(document, wanted):
 
 
 def target(document, path, operation, **values):
-    """The path with the examples of its variables, or other values."""
+    """Returns the path with the examples of its variables, or with other values."""
     for parameter in operation.get("parameters", ()):
         parameter = resolve(document, parameter)
         if parameter["in"] == "path":
@@ -63,7 +63,7 @@ def target(document, path, operation, **values):
 
 
 def examples(content):
-    """{name: value} of the examples of one kind of content."""
+    """Returns {name: value} of the examples of one kind of content."""
     found = {name: each["value"] for name, each in content.get("examples", {}).items()}
     return found | ({"": content["example"]} if "example" in content else {})
 
@@ -73,7 +73,7 @@ def validate(document, schema, value):
 
 
 def check_answer(document, operation, status, headers, body):
-    """The answer is one of those of the document."""
+    """Asserts that the document describes the answer."""
     assert str(status) in operation["responses"], (operation["operationId"], status, body)
     response = resolve(document, operation["responses"][str(status)])
     if "content" not in response:
@@ -99,7 +99,7 @@ def document(server):
 
 @pytest.fixture(scope="module")
 def client(document, tmp_path_factory):
-    """The package that openapi-python-client makes of the document."""
+    """The package that openapi-python-client generates from the document."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "openapi.json").write_text(json.dumps(document))
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", folder / "openapi.json"]
@@ -156,7 +156,8 @@ def region():
 
 
 def test_every_route_answers_as_the_document_says(server, document):
-    """With the document's own examples, in its order; what needs another order comes at the end."""
+    """Every route answers as described, with the document's examples, in its order. Those that need another order come
+    last."""
     last = ("reloadConfiguration", "unloadModel", "loadModel")
     order = sorted(
         operations(document),
@@ -178,7 +179,7 @@ def test_every_route_answers_as_the_document_says(server, document):
                 body = None if value is None else json.dumps(value)
                 status, headers, answer = server.request(method, target(document, path, operation), body)
                 check_answer(document, operation, status, headers, answer)
-                # There is no GPU here.
+                # This machine has no GPU.
                 expected = {"reloadConfiguration": 412, "registerCudaMemory": 400, "cudaMemoryRegion": 404}.get(
                     name, 200
                 )
@@ -230,7 +231,7 @@ def test_too_much_is_told_as_the_document_says(server, document):
 
 
 def test_bytes_behind_the_json(server, document):
-    """The binary form of the requests and answers of infer, as the document says it."""
+    """The binary form of infer requests and responses works as the document describes."""
     _, path, operation = operation_of(document, "infer")
     name = next(p["name"] for p in operation["parameters"] if p.get("in") == "header")
     content = operation["requestBody"]["content"]["application/json"]
@@ -319,7 +320,7 @@ def test_each_port_describes_what_it_serves(serve, tmp_path):
     paths = {}
     for port in ("http", "metrics", "admin"):
         status, headers, _ = server.request("GET", "/openapi.json", address=getattr(server, port))
-        refused = port != "metrics"  # where only health is left, which anybody may ask for
+        refused = port != "metrics"  # elsewhere only health is left, which needs no token
         assert status == (401 if refused else 200)
         assert headers["WWW-Authenticate"] == ("Bearer" if refused else None)
         document = described(server, port, token)
@@ -387,7 +388,7 @@ def test_what_a_config_json_serves(tmp_path):
                 for body in ("{}", "{") if method == "POST" else (None,):
                     status, headers, answer = server.request(method, place, body)
                     check_answer(document, operation, status, headers, answer)
-                    # States are told of what has been there; settings of tracing have its name too.
+                    # Model states include earlier versions, and settings of tracing accept any name.
                     assert status >= 400 or operation["operationId"].startswith(
                         ("modelStatus", "modelTrace", "setModelTrace")
                     ), operation

@@ -1,4 +1,4 @@
-"""OpenVINO models in a Triton repository: found, completed, batched, and refused with what to do."""
+"""OpenVINO models in a Triton repository: found, completed, batched, or refused with advice."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 
 
 def save_ir(folder, shape, name="line"):
-    """y = 2 x + 1"""
+    """Writes y = 2 x + 1."""
     x = ops.parameter(shape, np.float32, name="x")
     y = ops.add(ops.multiply(x, np.float32(2)), np.float32(1))
     y.output(0).set_names({"y"})
@@ -27,14 +27,14 @@ def save_ir(folder, shape, name="line"):
 
 
 def onnx_bytes(kind=TensorProto.FLOAT):
-    """y = x + x"""
+    """Returns y = x + x."""
     tensors = [helper.make_tensor_value_info(name, kind, ["n", 3]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", tensors[:1], tensors[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
 
 
 def pick_bytes():
-    """y = the elements of [0, 1, 2, 3] at the positions x, which OpenVINO does not check"""
+    """Returns y = the elements of [0, 1, 2, 3] at the positions x, which OpenVINO does not check."""
     x = helper.make_tensor_value_info("x", TensorProto.INT64, ["n", 1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
     data = helper.make_tensor("data", TensorProto.FLOAT, [4], [0, 1, 2, 3])
@@ -43,7 +43,7 @@ def pick_bytes():
 
 
 def identity_bytes():
-    """y = x, of strings"""
+    """Returns y = x, for strings."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8).SerializeToString()
@@ -162,7 +162,7 @@ def test_what_cannot_run_says_why(server):
 
 
 def test_a_gpu_is_openvinos_own(repository, serve, connect):
-    """NVIDIA's are none to it."""
+    """KIND_GPU means OpenVINO's GPUs; NVIDIA's do not count."""
     text = 'backend: "openvino" instance_group { kind: KIND_GPU }'
     save_ir(repository.add("m", None, text, versions=()), [-1, 3])
     save_ir(repository.add("auto", None, 'backend: "openvino" instance_group { }', versions=()), [-1, 3])

@@ -1,4 +1,4 @@
-"""A real OpenTelemetry collector takes Braid's traces: what is asserted here is what it has parsed and written again."""
+"""A real OpenTelemetry collector accepts Braid's traces; the tests check its output."""
 
 import json
 
@@ -14,7 +14,7 @@ CONFIG = ROOT / "deploy" / "otel" / "collector.yaml"
 
 
 def config_for(file):
-    """The traces of deploy/otel, on a port that the system hands out, into a file."""
+    """Returns the trace configuration of deploy/otel, on a free port, with output to a file."""
     settings = yaml.safe_load(CONFIG.read_text())
     settings["receivers"] = {"otlp": settings["receivers"]["otlp"]}
     settings["receivers"]["otlp"]["protocols"]["http"]["endpoint"] = "127.0.0.1:0"
@@ -36,7 +36,7 @@ ASKS = per_request(
 
 
 class Collector(Program):
-    """The collector as a process, and the spans that it has written."""
+    """The collector as a process, and its output of spans."""
 
     def __init__(self, program, folder):
         self._spans = folder / "spans.json"
@@ -44,13 +44,13 @@ class Collector(Program):
         super().__init__([program, f"--config={folder / 'config.yaml'}"], folder)
 
     def spans(self):
-        """[(attributes of the resource, span)] of all that is there."""
+        """Returns [(attributes of the resource, span)] of all spans so far."""
         if not self._spans.exists():
             return []
         found = []
         for line in self._spans.read_text().splitlines(keepends=True):
             if not line.endswith("\n"):
-                break  # being written
+                break  # incomplete
             for resource in json.loads(line)["resourceSpans"]:
                 attributes = {each["key"]: each["value"] for each in resource["resource"]["attributes"]}
                 for scope in resource["scopeSpans"]:
@@ -95,7 +95,7 @@ def test_a_trace_arrives_with_parents_and_children(collector, repository, serve)
     assert len(by_id) == 7
 
     def above(span):
-        """Names of what a span lies in, from the outermost."""
+        """Returns the names of a span's ancestors, outermost first."""
         over = by_id.get(span["parentSpanId"])
         return [*above(over), over["name"]] if over else []
 

@@ -1,4 +1,4 @@
-"""A config.json end to end: what is loaded, reloads by request and by polling, states, and what a fault leaves as it was."""
+"""A config.json end to end: loads, reloads by request and by polling, states, and faults that change nothing."""
 
 import json
 import shutil
@@ -17,12 +17,12 @@ X = np.arange(10, dtype=np.float32).reshape(1, 10)
 
 
 def predict(server, name, rows):
-    """(status, value) of a predict by rows."""
+    """Returns (status, value) of a predict by rows."""
     return server.json("POST", f"/v1/models/{name}:predict", {"instances": rows})
 
 
 def value_of(server, name, version=None):
-    """What a model makes of zeros: add() gives the value that was added."""
+    """Returns a model's result for zeros: for a model by add(), the added value."""
     path = f"/v1/models/{name}" + (f"/versions/{version}" if version else "") + ":predict"
     status, answer = server.json("POST", path, {"instances": [[0.0] * 10]})
     assert status == 200, answer
@@ -30,7 +30,7 @@ def value_of(server, name, version=None):
 
 
 def pipeline(name, model):
-    """One node around a model made by add()."""
+    """Returns a pipeline of one node with a model made by add()."""
     return {
         "name": name,
         "inputs": ["in"],
@@ -68,7 +68,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def start(tmp_path):
-    """start(config, *options): a server that is looked at by request alone, unless the options say otherwise."""
+    """start(config, *options) starts a server that reloads only by request, unless the options differ."""
     servers = []
 
     def make(config, *options):
@@ -166,7 +166,7 @@ def test_a_reload_with_a_fault_keeps_what_runs(files, start):
     server.config_path.unlink()
     assert server.reload() == (500, {"error": "Config file not found or cannot open."})
 
-    # One model that cannot have its new shape, and another one that is new.
+    # One model cannot have its new shape, and another model is new.
     files.add("new", 1, 3.0)
     server.write_config(files.config(models.entry("m", files.folder / "m", shape={"nobody": "(1,5)"}), "new"))
     status, answer = server.reload()

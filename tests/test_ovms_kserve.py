@@ -1,4 +1,4 @@
-"""KServe clients of servables that a config.json names: codes, texts, values, metadata, readiness and metrics."""
+"""KServe clients of servables in a config.json: codes, texts, values, metadata, readiness and metrics."""
 
 import json
 import struct
@@ -43,14 +43,14 @@ def stub(server):
 
 
 def grpc_fault(stub, request):
-    """(code, text) of a request that fails."""
+    """Returns (code, text) of a request that fails."""
     with pytest.raises(grpc.RpcError) as error:
         stub.ModelInfer(request)
     return error.value.code(), error.value.details()
 
 
 def grpc_request(model="dummy", **inputs):
-    """inputs: name=(shape, datatype, raw bytes)."""
+    """Returns a request; inputs: name=(shape, datatype, raw bytes)."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for name, (shape, datatype, raw) in inputs.items():
         request.inputs.add(name=name, shape=shape, datatype=datatype)
@@ -59,7 +59,7 @@ def grpc_request(model="dummy", **inputs):
 
 
 def rest_infer(server, body, model="dummy", tail=b"", version=""):
-    """(status, value) of POST infer; a tail goes behind the JSON with its header."""
+    """Returns (status, value) of POST infer; a tail follows the JSON, with its header."""
     text = json.dumps(body).encode()
     headers = {"Inference-Header-Content-Length": str(len(text))} if tail else {}
     status, _, answer = server.request("POST", f"/v2/models/{model}{version}/infer", text + tail, headers)
@@ -94,7 +94,7 @@ def test_typed_contents(stub):
 
 
 RAW = X.tobytes()
-# What is sent as (name, shape, datatype, bytes), and what comes back by both protocols.
+# Requests as (name, shape, datatype, bytes), and the errors over both protocols.
 MISFITS = [
     (
         [("b", [1, 10], "FP32", RAW), ("c", [1, 10], "FP32", RAW)],
@@ -354,7 +354,7 @@ def test_an_encoded_image(server, connect, protocol):
     client = connect(protocol, server)
     tensor = client.input("image", strings(png(PIXELS)))
     result = client.infer("image", [tensor])
-    # As BGR, which is what models of OpenCV's world take.
+    # As BGR, the order of OpenCV and its models.
     np.testing.assert_array_equal(result.as_numpy("pixels"), PIXELS[None, :, :, ::-1])
 
 
@@ -390,7 +390,7 @@ def test_images_of_a_request_have_so_many_pixels_together(tmp_path, connect):
             assert client.infer("many", [client.input("image", strings(image, image))]).as_numpy("pixels").shape[0] == 2
             with client.fails("INVALID_ARG", text):
                 client.infer("many", [client.input("image", strings(image, image, image))])
-            # Each request has its own.
+            # Each request has its own image.
             client.infer("one", [client.input("image", strings(image))])
 
 
@@ -444,7 +444,7 @@ def test_reload(tmp_path, connect):
 
 
 def ovms_metrics(server):
-    """{series: value} of GET /metrics of the REST port."""
+    """Returns {series: value} of GET /metrics of the REST port."""
     status, _, text = server.request("GET", "/metrics")
     assert status == 200
     lines = [line for line in text.decode().splitlines() if not line.startswith("#")]

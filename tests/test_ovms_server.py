@@ -1,4 +1,5 @@
-"""Braid started as OpenVINO Model Server is: its command lines, its config.json in full, and both worlds in one server."""
+"""Braid started like OpenVINO Model Server: its command lines, a complete config.json, and both kinds of models in one
+server."""
 
 import json
 import subprocess
@@ -17,7 +18,7 @@ from harness.waiting import wait_until
 
 @pytest.fixture
 def start(tmp_path):
-    """start(config, *options) gives a server that ends with the test."""
+    """start(config, *options) returns a server that ends with the test."""
     servers = []
 
     def make(config, *options, **more):
@@ -31,7 +32,7 @@ def start(tmp_path):
 
 
 def kserve(module, address, model, name, array, output):
-    """One inference by tritonclient; `module` is one of its two."""
+    """Sends one request by tritonclient; `module` is one of its two."""
     with module.InferenceServerClient(address) as client:
         tensor = module.InferInput(name, list(array.shape), "FP32")
         tensor.set_data_from_numpy(array)
@@ -39,7 +40,7 @@ def kserve(module, address, model, name, array, output):
 
 
 def four_answers(server, model, name, array, output):
-    """What each of the four APIs answers to the same request."""
+    """Returns the answers of the four APIs to the same request."""
     grpc = ovmsclient.make_grpc_client(server.grpc)
     result = grpc.predict({name: array}, model)
     yield "TFS gRPC", result[output] if isinstance(result, dict) else result
@@ -57,7 +58,7 @@ def assert_serves(server, model, name, array, output, expected):
 
 
 def full_config(folder):
-    """A config.json in which every setting of the contract stands once, and what its servables answer."""
+    """Returns a config.json with every setting of the contract, and the expected answers of its servables."""
     x = np.arange(10, dtype=np.float32).reshape(1, 10)
     models.save(models.mlp(), folder / "mlp", 3)
     models.save(models.scale(factor=2), folder / "scale", 1)
@@ -129,7 +130,7 @@ def test_a_config_in_full_is_served_over_all_apis(start, tmp_path):
 
 
 def test_the_same_config_by_the_names_of_triton(start, tmp_path):
-    """The folders are relative to the file, wherever the server was started."""
+    """With Triton's option names, folders are relative to the file, not to the server's working directory."""
     config, x = full_config(tmp_path)
     server = start(config, "--allow-http", "--allow-grpc", "--log-verbose=1", "--id=mine")
     assert_serves(server, "scale", "x", x, "y", x * 3)
@@ -151,7 +152,7 @@ def test_one_model_from_the_command_line(tmp_path):
 
 
 def test_the_ports_of_openvino_model_server(tmp_path):
-    """--port alone: no REST, and its number is taken."""
+    """With only --port there is no REST port, and the number counts for gRPC."""
     models.save(models.add(), tmp_path / "add")
     (tmp_path / "config.json").write_text(json.dumps({"model_config_list": [models.entry("add", "add")]}))
     usage = subprocess.run(
@@ -253,7 +254,7 @@ def test_a_reload_applies_what_is_right_and_keeps_the_rest(start, tmp_path):
     assert_serves(server, "more", "b", x, "a", x + 1)
     server.write_config({"model_config_list": [models.entry("add", "add")]})
     assert server.reload()[0] == 201
-    # It ends when its infer requests have, on a thread of its own.
+    # It ends on a separate thread once its infer requests have ended.
     wait_until(lambda: server.states("more") == {1: "END"}, what="the end of the model")
     status, body = server.json("POST", "/v1/models/more:predict", {"inputs": {"b": x.tolist()}})
     assert (status, body["error"]) == (404, "Model with requested version is retired")
@@ -305,7 +306,7 @@ output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1, 10 ] }} ]
 
 
 def test_the_strands_cross(tmp_path):
-    """A client calls a Python model, which calls a pipeline, of which a node is a Python model and another an OpenVINO one."""
+    """A client calls a Python model, which calls a pipeline with a Python node and an OpenVINO node."""
     for name, code in (("caller", PIPELINE_CALLER), ("negate", NEGATE)):
         folder = tmp_path / "models" / name / "1"
         folder.mkdir(parents=True)
@@ -349,7 +350,8 @@ def resident_kib(pid):
 
 @pytest.mark.parametrize("count", [4000, pytest.param(10000, marks=pytest.mark.campaign)])
 def test_memory_does_not_grow_with_requests(start, tmp_path, count):
-    """Requests to a pipeline, half of them faulty, after thousands that fill the pools."""
+    """After thousands of requests to a pipeline, half of them faulty, have filled the pools, further ones take no
+    memory."""
     config, x = full_config(tmp_path)
     server = start(config)
     with grpcclient.InferenceServerClient(server.grpc) as client:
@@ -368,5 +370,5 @@ def test_memory_does_not_grow_with_requests(start, tmp_path, count):
         many(3000)
         before = resident_kib(server.process.pid)
         many(count)
-        # The allocator's arenas of several threads fill up slowly, and then no more.
+        # The allocator's arenas of several threads fill up slowly, up to a limit.
         assert resident_kib(server.process.pid) - before < 8192

@@ -1,4 +1,5 @@
-"""The Debian packages and the container image: built here of the server under test, and looked at without installing them.
+"""The Debian packages and the container image: built here from the server under test, and inspected without
+installation.
 
 tests/install/run installs them in bare systems, which takes some minutes.
 """
@@ -24,7 +25,7 @@ import program_help  # noqa: E402
 
 TOOLS = {"dh": "debhelper", "lintian": "lintian", "man": "man-db", "zsh": "zsh", "fish": "fish", "skopeo": "skopeo"}
 MISSING = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
-# The packages are built within the time of the first test.
+# The time of the first test includes building the packages.
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs apt-get install {' '.join(MISSING)}"),
     pytest.mark.timeout(600),
@@ -54,7 +55,7 @@ def braid(packages):
 
 @pytest.fixture(scope="module")
 def unpacked(braid, tmp_path_factory):
-    """What the package puts into a system."""
+    """The files that the package installs."""
     folder = tmp_path_factory.mktemp("unpacked")
     output("dpkg-deb", "-x", braid, folder)
     return folder
@@ -66,7 +67,7 @@ def commands():
 
 
 def listed(package):
-    """The files of a package: their modes and owners by name."""
+    """Returns the modes and owners of a package's files, by name."""
     found = {}
     for line in output("dpkg-deb", "-c", package).splitlines():
         mode, owner, _, _, _, name = line.split(None, 5)
@@ -89,7 +90,7 @@ def test_the_package_has_the_server_and_what_it_needs(braid, unpacked):
     ):
         assert name in files
     assert output("dpkg-deb", "-I", braid, "conffiles").split() == ["/etc/braid/braid.conf"]
-    # Sequences and caches are made by the service; models it only reads.
+    # The service creates sequences and caches, but only reads models.
     assert files["/var/lib/braid/models/"] == ("drwxr-xr-x", "root/root")
     needed = output("readelf", "-d", unpacked / "usr/bin/braid")
     assert re.search(r"RUNPATH.*\[/usr/lib/braid\]", needed)
@@ -101,7 +102,7 @@ def test_packages_name_what_they_are_linked_with(braid, packages):
     depends = output("dpkg-deb", "-f", braid, "Depends")
     for name in ("python3-numpy", "libprotobuf32", "libssl3", "libnghttp2-14", "systemd-standalone-sysusers"):
         assert name in depends
-    # A hundred packages, which encoded images alone need.
+    # A hundred packages, which only encoded images need.
     assert "opencv" not in depends
     assert "libopencv-imgcodecs406" in output("dpkg-deb", "-f", braid, "Recommends")
     (openvino,) = packages.glob("braid-openvino_*.deb")
@@ -111,7 +112,7 @@ def test_packages_name_what_they_are_linked_with(braid, packages):
     assert "/usr/lib/braid/libopenvino_intel_cpu_plugin.so" in files
     for part in ("ir", "onnx", "paddle", "tensorflow", "tensorflow_lite"):
         assert any(name.startswith(f"/usr/lib/braid/libopenvino_{part}_frontend.so") for name in files)
-    # Each file belongs to one of both.
+    # No file belongs to both packages.
     assert not {name for name in files if not name.endswith("/")} & set(listed(braid))
 
 
@@ -165,7 +166,7 @@ def test_bills_of_materials(braid, packages, bill_of):
     parts = {part["name"]: part for part in bill["components"]}
     files = {file["name"] for file in parts["openvino"]["components"]}
     assert "usr/lib/braid/libopenvino_intel_cpu_plugin.so" in files
-    # It has no machine code of Braid's.
+    # It contains no machine code of Braid's.
     assert "libboost1.81-dev" not in parts
 
 
@@ -175,16 +176,16 @@ def test_the_unit_is_valid_and_fenced(unpacked, tmp_path):
     unit = tmp_path / "braid.service"
     text = (unpacked / "lib/systemd/system/braid.service").read_text()
     assert text == (ROOT / "deploy/braid.service").read_text()
-    # The program of this machine in place of the installed one, which is looked for.
+    # Uses this machine's program instead of the installed one, because systemd checks that it exists.
     unit.write_text(text.replace("/usr/bin/braid", str(BINARY)))
     ran = subprocess.run(["systemd-analyze", "--man=no", "verify", unit], capture_output=True, text=True, timeout=60)
     assert "braid.service" not in ran.stderr, ran.stderr
-    # In tenths; a service without fences has 96, and "OK" ends with 30.
+    # In tenths; an unprotected service has 96, and "OK" ends with 30.
     output("systemd-analyze", "security", "--offline=yes", "--threshold=15", unit)
 
 
 def test_the_options_of_the_service_are_taken(unpacked):
-    """The file as a shell reads it, which is how the tests in bare systems start the service."""
+    """The server accepts the options in the service's file, read by a shell, like the tests in bare systems."""
     script = f'. {unpacked}/etc/braid/braid.conf && exec "$0" serve $BRAID_OPTIONS --print-config'
     rows = {line.split()[0]: line.split()[1] for line in output("sh", "-c", script, BINARY).splitlines()}
     assert rows["http-address"] == "127.0.0.1"
@@ -257,7 +258,8 @@ def blob(layout, described):
 
 
 def test_the_image_is_one_that_tools_read(packages, unpacked, tmp_path):
-    """Of a root that has the package's files and little else: with Debian in it, it takes minutes (tests/install/run)."""
+    """Common tools can read the image. Its root has little more than the package's files; with Debian it takes minutes
+    (tests/install/run)."""
     root = tmp_path / "root.tar"
     information = tmp_path / "var/lib/dpkg/info"
     information.mkdir(parents=True)
@@ -282,7 +284,7 @@ def test_the_image_is_one_that_tools_read(packages, unpacked, tmp_path):
     assert config["config"]["User"] == "1000:1000"
     assert config["config"]["Entrypoint"] == ["/usr/bin/braid"]
     assert config["config"]["Healthcheck"]["Test"] == ["CMD", "/usr/bin/braid", "health"]
-    # Which is lost on no way to Docker.
+    # The health check survives the conversion to Docker's format.
     output(
         "skopeo", "copy", "--quiet", f"oci-archive:{archive}", f"docker-archive:{tmp_path}/docker.tar:braid:{version}"
     )
@@ -300,7 +302,7 @@ def test_the_image_is_one_that_tools_read(packages, unpacked, tmp_path):
     assert "etc/passwd" in debian
     assert not debian & ours
 
-    # The same again, byte for byte.
+    # A second build is identical.
     first = hashlib.sha256(archive.read_bytes()).hexdigest()
     output(ROOT / "scripts/build-image", "--root", root, packages, env=environment)
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == first

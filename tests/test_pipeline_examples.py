@@ -1,4 +1,4 @@
-"""The example pipelines as their README runs them, over all four APIs, against the same models called one by one in OpenVINO."""
+"""The example pipelines, run as in their README over all four APIs, give the same results as their models in OpenVINO."""
 
 import argparse
 import json
@@ -45,7 +45,7 @@ def run(folder, model, image):
 
 
 def expected(folder, picture, threshold):
-    """The boxes, confidences and pieces that the splitter finds, by numpy."""
+    """Returns the boxes, confidences and pieces of the splitter, computed by numpy."""
     image = picture[None].astype(np.float32)
     found = run(folder, "detector", image)[0, 0]
     found = found[found[:, 2] >= threshold]
@@ -83,7 +83,7 @@ def test_reader(folder, ask):
 
 
 def test_a_picture_of_nothing(server):
-    """Empty results: ABORTED over gRPC, 204 without a body over REST."""
+    """A picture without objects gives empty results: ABORTED over gRPC, 204 without a body over REST."""
     import tritonclient.grpc as grpcclient
 
     dark = example.png(np.zeros((64, 64, 3), np.uint8))
@@ -105,7 +105,8 @@ def resident_kib(pid):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [4000, pytest.param(10000, marks=pytest.mark.campaign)])
 def test_memory_does_not_grow_with_requests(server, count):
-    """Requests that demultiplex custom nodes' memory and gather it. One tensor kept of each would be 3 KiB and more: 12 MiB of 4,000."""
+    """Requests that demultiplex and gather memory of custom nodes leave none behind. One lost tensor per request would
+    be at least 3 KiB: 12 MiB for 4,000."""
     import tritonclient.grpc as grpcclient
 
     image = grpcclient.InferInput("image", [1, 64, 64, 3], "FP32")
@@ -116,7 +117,7 @@ def test_memory_does_not_grow_with_requests(server, count):
         before = resident_kib(server.process.pid)
         for _ in range(count):
             client.infer("faces", [image])
-    # The allocator's arenas of several threads fill up slowly, and then no more.
+    # The allocator's arenas of several threads fill up slowly, up to a limit.
     assert resident_kib(server.process.pid) - before < 8192
 
 

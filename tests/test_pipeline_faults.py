@@ -1,4 +1,4 @@
-"""What goes wrong with pipelines, told over all four APIs: definitions that do not fit, and nodes that fail at work."""
+"""Errors of pipelines over all four APIs: invalid definitions, and nodes that fail during a request."""
 
 import copy
 import json
@@ -45,11 +45,11 @@ def pipeline(name, nodes, source=None, **more):
     return {"name": name, "inputs": ["x"], "nodes": nodes, "outputs": outputs, **more}
 
 
-# ---- definitions: name -> (entry, the first line of what the log says) ----
+# ---- definitions: name -> (entry, first line in the log) ----
 
 
 def definitions():
-    """Good but for one thing each."""
+    """Each definition has one fault."""
     first, second = model_node("a", "m", "request", "x"), model_node("b", "m", "a", "y")
 
     def changed(node, **more):
@@ -96,7 +96,7 @@ def definitions():
     }  # fmt: skip
 
 
-# ---- faults at work: fault of the node -> text ----
+# ---- faults during a request: fault of the node -> text ----
 
 RUN_TIME = {
     "fail": "Custom node failed during execution",
@@ -141,7 +141,7 @@ def server(request, tmp_path_factory):
 
 
 def answers(server, name):
-    """{API: (code, text)} of the same request; codes are those of gRPC, or of HTTP."""
+    """Returns {API: (code, text)} of the same request; codes are those of gRPC, or of HTTP."""
     found = {}
     with grpcclient.InferenceServerClient(server.grpc) as client:
         tensor = grpcclient.InferInput("x", [1, 10], "FP32")
@@ -169,7 +169,7 @@ def answers(server, name):
 
 @pytest.mark.parametrize("name", definitions())
 def test_a_definition_that_does_not_fit(server, name):
-    """It is registered, not available, and the log says why, naming it."""
+    """An invalid definition is registered but unavailable, and the log names it with the reason."""
     for api, (code, text) in answers(server, name).items():
         assert text == "Pipeline is not loaded yet", api
         assert code == ("StatusCode.UNAVAILABLE" if "gRPC" in api else 404), api

@@ -1,4 +1,4 @@
-"""Pipelines of a config.json: what they compute, how they cut and gather, and what they say when something is wrong."""
+"""Pipelines of a config.json: results, demultiplexing and gathering, and error texts."""
 
 import shutil
 
@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 
 
 def node(name, model, inputs, outputs, **more):
-    """inputs: {input: "node/item"}, outputs: {item: alias}."""
+    """Returns a node; inputs: {input: "node/item"}, outputs: {item: alias}."""
     return {
         "name": name,
         "type": "DL model",

@@ -1,4 +1,4 @@
-"""The ports that tests hand to programs which cannot choose their own."""
+"""The reserved ports for programs that cannot choose a free one."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""gRPC's public clients for Node and for Java. Those of C++ and Python are in other tests, Go's in grpcurl."""
+"""gRPC's public clients for Node and for Java. Other tests use those of C++ and Python, and Go's in grpcurl."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def client(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(client, models, module_serve):
-    # Behind the client: where there is none, there is no need to start a server.
+    # After the check for the client: without one, no server is needed.
     return module_serve(models, "--grpc-header-forward-pattern=x-forward-.*")
 
 
@@ -174,7 +174,7 @@ def test_tls(client, models, serve, tmp_path):
 
 
 def test_pings_during_a_call(models, serve):
-    # Node's alone: Java's client pings every ten seconds at the most.
+    # Only Node's: Java's client pings every ten seconds at most.
     client = grpc_js()
     inference = call("ModelInfer", text_request("slow", "x"))
     (refused,) = client.calls(serve(models).grpc, inference, keepalive_ms=20)

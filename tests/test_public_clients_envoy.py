@@ -1,4 +1,4 @@
-"""Envoy in front of the server: one port of Envoy takes gRPC and HTTP, and sends them to the server's two ports."""
+"""Envoy in front of the server: one port of Envoy accepts gRPC and HTTP, and forwards them to the server's two ports."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-# So many calls does Envoy begin on one connection before it opens another.
+# The number of calls that Envoy begins on one connection before it opens another.
 CALLS_PER_CONNECTION = 4
 
 
@@ -36,7 +36,7 @@ def typed(name, **fields):
 
 
 def cluster(name, address, protocol, health_check, root=None):
-    """Where Envoy sends requests: one address, asked by one protocol; in TLS if `root` is given, who signs for it."""
+    """Returns a cluster with one address and one protocol; with TLS if `root`, its certificate authority, is given."""
     host, _, port = address.rpartition(":")
     socket = {"address": {"socket_address": {"address": host, "port_value": int(port)}}}
     checks = {"timeout": "5s", "interval": "0.1s", "no_traffic_interval": "0.1s"}
@@ -49,7 +49,7 @@ def cluster(name, address, protocol, health_check, root=None):
             HTTP_OPTIONS: typed(HTTP_OPTIONS, explicit_http_config={f"{protocol}_protocol_options": {}})
         },
         "health_checks": [{**checks, "unhealthy_threshold": 1, "healthy_threshold": 1, **health_check}],
-        # Without this Envoy goes on to send where no check went well.
+        # Otherwise Envoy would also send to servers whose health checks fail.
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
     }
     if protocol == "http2":
@@ -67,9 +67,9 @@ def cluster(name, address, protocol, health_check, root=None):
 
 
 def configuration(server, root=None):
-    """What Envoy is started with. It reads YAML, which JSON is, too."""
+    """Returns Envoy's configuration as JSON, which is also YAML."""
     filters = "envoy.extensions.filters"
-    # Nothing here ends a call but its client and the server.
+    # Only the client and the server end calls here.
     routes = [
         {"match": {"prefix": "/", "grpc": {}}, "route": {"cluster": "grpc", "timeout": "0s"}},
         {"match": {"prefix": "/"}, "route": {"cluster": "http", "timeout": "0s"}},
@@ -87,8 +87,8 @@ def configuration(server, root=None):
         "address": anywhere,
         "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
     }
-    # Envoy's check of HTTP says the cluster's name as its Host, if it is not told another; the server, which listens
-    # on the loopback interface alone, would refuse that.
+    # By default, Envoy's HTTP check sends the cluster's name as Host. The server listens only on the loopback
+    # interface, and would refuse that.
     http_check = {"http_health_check": {"path": "/v2/health/ready", "host": "localhost"}}
     clusters = [
         cluster("grpc", server.grpc, "http2", {"grpc_health_check": {}}, root),
@@ -98,7 +98,7 @@ def configuration(server, root=None):
 
 
 class FrontEnvoy(Envoy):
-    """Envoy before one server. `address` is its port for everything."""
+    """Envoy in front of one server. `address` is its port for all protocols."""
 
     def __init__(self, server, workdir, root=None):
         config = workdir / "envoy.json"
@@ -159,7 +159,7 @@ def stub(envoy):
 
 @pytest.fixture
 def http(envoy):
-    """http(method, path, ...) asks through Envoy."""
+    """http(method, path, ...) sends a request through Envoy."""
     with requests.Session() as session:
         session.trust_env = False
         yield lambda method, path, **more: session.request(method, f"http://{envoy.address}{path}", timeout=60, **more)
@@ -212,7 +212,7 @@ def test_stream_of_many_answers(stub):
 
 
 def test_stream_in_turns(stub):
-    # Each message waits for the answer to the one before it: nothing on the way may collect them.
+    # Each message waits for the answer to the previous one, so no proxy on the way may buffer them.
     answered = threading.Semaphore(1)
 
     def messages():
@@ -239,14 +239,14 @@ def test_a_client_that_goes_ends_the_work(stub, models, server):
 def test_many_calls_take_several_connections(envoy, server, stub, models):
     arrays = [np.full(1000, number, np.float32) for number in range(40)]
     name = "many-of-tls" if server.tls else "many"
-    # They wait for a file, so that all are open at once.
+    # The calls wait for a file, so that all are open at once.
     waiting = [stub.ModelInfer.future(text_request("patient", name)) for _ in range(3 * CALLS_PER_CONNECTION)]
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda each: stub.ModelInfer(array_request(each)), arrays))
     assert [each.raw_output_contents[0] for each in answers] == [each.tobytes() for each in arrays]
     (models.path / "patient" / f"{name}-end").touch()
     assert {text_of(each.result()) for each in waiting} == {name}
-    # They stay open for what comes next.
+    # They stay open for later calls.
     assert envoy.statistic("grpc", "upstream_cx_active") >= 3
     assert envoy.statistic("grpc", "upstream_cx_protocol_error") == 0
     assert envoy.statistic("grpc", "upstream_rq_pending_failure_eject") == 0
@@ -315,7 +315,7 @@ def test_health_checks(envoy):
 
 
 def test_a_server_that_stops(models, serve, tmp_path):
-    """What runs is answered, and then Envoy knows that nobody is there."""
+    """When the server stops, running requests are answered, and then Envoy knows that there is no server."""
     server = serve(models)
     envoy = FrontEnvoy(server, tmp_path)
     try:

@@ -1,7 +1,6 @@
-"""grpcurl, which knows of the services what reflection tells it.
+"""grpcurl, which learns the services through reflection.
 
-Reflection gives fields the names of the .proto files and no others, as gRPC's own servers in C++ do; so grpcurl
-prints those.
+As in gRPC's own C++ servers, reflection gives fields only the names of the .proto files, so grpcurl prints those.
 """
 
 import base64
@@ -31,9 +30,9 @@ def server(models, module_serve):
 
 @pytest.fixture
 def grpcurl(program, server):
-    """grpcurl(*arguments, data=[message, ...]) runs it against the server, and gives what it prints.
+    """grpcurl(*arguments, data=[message, ...]) calls the server, and returns its output.
 
-    `fails`: the code of gRPC that it must end with; its complaint is given then.
+    `fails`: the gRPC code with which it must end; then its error is returned.
     """
 
     def run(*arguments, data=(), address=server.grpc, options=("-plaintext",), fails=None):
@@ -57,7 +56,7 @@ def grpcurl(program, server):
 
 
 def messages(text):
-    """The messages of a stream, which grpcurl prints one behind the other."""
+    """Returns the messages of a stream, which grpcurl prints one after the other."""
     decoder = json.JSONDecoder()
     found = []
     while text := text.lstrip():

@@ -1,4 +1,4 @@
-"""What Python models see and may do: the module's surface, argument errors, execution and its failures."""
+"""The environment of Python models: the module's API, argument errors, execution, and failures."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import pytest
 from harness.clients import strings
 from harness.repository import config, per_request
 
-# Runs a snippet inside execute and gives its `result` back as JSON, or its exception.
+# Runs a snippet inside execute, and returns its `result` or its exception as JSON.
 PROBE = per_request(
     """
     code = get(request, "CODE")[0].decode()
@@ -26,7 +26,7 @@ PROBE = per_request(
     """
 )
 
-# What `execute` returns is chosen by the request.
+# The request chooses the return value of `execute`.
 RETURNS = """
 import threading, sys, os
 import numpy as np
@@ -184,7 +184,7 @@ def server(module_repository, module_serve):
         files={"3/sibling.py": "VALUE = 7\n"},
     )
     add("writes", WRITES, config("writes", [("IN", "FP32", [-1])], [("OUT", "FP32", [-1])]))
-    # What is configured by a file name of its own.
+    # Configured with another file name.
     add(
         "renamed",
         None,
@@ -196,7 +196,7 @@ def server(module_repository, module_serve):
 
 @pytest.fixture
 def probe(server, connect):
-    """probe(code): the JSON value that the code leaves in `result`, or the exception as a dictionary."""
+    """probe(code) returns the JSON value that the code leaves in `result`, or the exception as a dictionary."""
     client = connect("grpc", server)
 
     def run(code):
@@ -285,7 +285,7 @@ def test_tensor_of_strided_array_is_contiguous(probe):
 
 
 def test_tensor_of_objects_becomes_bytes_on_the_way_out(server, connect):
-    # int and str elements become text, bytes stay.
+    # int and str elements become text; bytes are unchanged.
     client = connect("http", server)
     code = "result = None; model.made = pb_utils.Tensor('RESULT', np.array([b'\\x00x', 'ü', 5], dtype=object))"
     assert json.loads(client.infer("probe", {"CODE": strings(code)}).as_numpy("RESULT")[0]) == {"result": None}
@@ -589,7 +589,7 @@ def test_model_file_can_have_another_name(server, connect):
     assert result.as_numpy("OUT").tolist() == [b"awaited"]
 
 
-# ---- 3.2: what may be returned -------------------------------------------------------------------
+# ---- 3.2: return values ---------------------------------------------------------------------------
 
 
 def ask(client, mode):
@@ -739,7 +739,7 @@ def test_response_after_a_sent_one_is_not_delivered(client):
 
 
 def test_a_response_that_is_not_as_declared_is_said_once(repository, serve, connect):
-    """Clients get it as Triton gives it."""
+    """A response that differs from the configuration is logged once; clients get it, as in Triton."""
     ins, outs = [("IN", "INT32", [1])], [("OUT", "INT32", [1])]
     repository.add("silent", per_request("return pb_utils.InferenceResponse([])"), config("silent", ins, outs))
     other = "return respond(OUT=get(request, 'IN').astype(np.float32))"

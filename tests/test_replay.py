@@ -1,4 +1,4 @@
-"""The tool that compares two builds of the server (tests/replay): a small recording, from its making to its report."""
+"""The tool that compares two builds of the server (tests/replay): a small recording, from its creation to its report."""
 
 import json
 import os

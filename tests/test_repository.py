@@ -16,7 +16,7 @@ ONE = np.array([1], dtype=np.float32)
 
 
 def plus(number):
-    """A model that adds a number, so that a test can tell which of two was asked."""
+    """Returns a model that adds a number, so that a test can tell two models apart."""
     return per_request(f"return respond(OUT=get(request, 'IN') + np.float32({number}))")
 
 
@@ -209,7 +209,7 @@ def test_index_refuses_a_filter_that_is_no_boolean(explicit):
         400,
         {"error": "Invalid value for 'ready': expected a boolean"},
     )
-    # Deeper than JSON of requests may be nested.
+    # Deeper than the JSON of requests may be nested.
     for depth in (1, 99, 150, 3000):
         status, _, body = explicit.request(
             "POST", "/v2/repository/index", '{"x": 1, "ready": ' + "[" * depth + "]" * depth + "}"
@@ -252,7 +252,7 @@ def test_requests_survive_a_reload(explicit, connect, repository):
 
 
 def test_a_server_is_ready_while_what_was_replaced_ends(repository, serve, connect):
-    """Else balancers would send it nothing at each change of a model."""
+    """A server stays ready while replaced models end; otherwise each change of a model would stop its traffic."""
     source = per_request("""
         folder = self.args["model_repository"]
         while self.args["model_version"] == "1" and not os.path.exists(folder + "/GO"):
@@ -433,7 +433,7 @@ def test_model_that_needs_what_is_not_there_is_refused(repository, serve, extra,
     server.wait_for_log(rf"failed to load 'a' version 1: .*{word}.* not supported")
 
 
-# ---- links, and folders that are no repositories -------------------------------------------------
+# ---- links, and folders that are not repositories ------------------------------------------------
 
 LABELLED = """
 input [ { name: "IN" data_type: TYPE_FP32 dims: [1] } ]
@@ -443,7 +443,7 @@ output [ { name: "OUT" data_type: TYPE_FP32 dims: [1] label_filename: "labels.tx
 
 @pytest.fixture
 def linked(tmp_path, repository):
-    """A repository whose parts lie elsewhere, as DVC, caches of Hugging Face and ConfigMaps make them."""
+    """A repository whose parts are elsewhere, as made by DVC, caches of Hugging Face and ConfigMaps."""
     store = Repository(tmp_path / "store")
     store.add("whole", plus(1), PLUS_CONFIG)
     store.add("parts", plus(2), LABELLED, files={"labels.txt": "cat\n"})
@@ -457,7 +457,7 @@ def linked(tmp_path, repository):
     for folder in (version, files):
         for name in ("config.pbtxt", "labels.txt"):
             (folder / name).symlink_to(store.path / "parts" / name)
-    # What kubelet makes of a ConfigMap: the files of a folder that is swapped as a whole.
+    # Like kubelet's files of a ConfigMap: a folder of files that is replaced as a whole.
     mapped = repository.add("mapped", plus(3), config_text=None, versions=())
     (mapped / "..2024_01" / "1").mkdir(parents=True)
     (mapped / "..2024_01" / "config.pbtxt").write_text(PLUS_CONFIG)

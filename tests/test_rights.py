@@ -1,4 +1,4 @@
-"""Rights to what a request reaches beside the model that it names: other models, code, regions, the whole server."""
+"""Rights beyond the named model of a request: other models, code, regions, the whole server."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ RULES = [
     {"identities": ["operator"], "apis": ["*"]},
 ]
 CLIENTS = {"http": triton_http, "grpc": triton_grpc}
-# What a model sees of the headers of its request.
+# The request headers that a model sees.
 HEADERS = per_request(
     """
     return respond(OUT=np.array([request.parameters().encode()], dtype=object))
@@ -39,7 +39,7 @@ def bearer(who):
 
 @pytest.fixture
 def guarded(repository, serve, tmp_path):
-    """guarded(*options) serves the repository in explicit mode to those of RULES."""
+    """guarded(*options) serves the repository in explicit mode, with RULES."""
 
     def start(*options, load=("*",)):
         loads = (f"--load-model={name}" for name in load)
@@ -50,7 +50,7 @@ def guarded(repository, serve, tmp_path):
 
 
 def manage(server, protocol, action, model, who, parameters=None):
-    """The error of a load or an unload; empty where it was done."""
+    """Returns the error of a load or an unload; empty if it succeeded."""
     if protocol == "http":
         body = json.dumps({"parameters": parameters or {}})
         status, _, answer = server.request("POST", f"/v2/repository/models/{model}/{action}", body, bearer(who))
@@ -82,7 +82,7 @@ def ready(server, model):
 
 
 def over(name, model):
-    """The configuration of an ensemble over `model`, as a load request brings it."""
+    """Returns the configuration of an ensemble over `model`, for a load request."""
     return json.dumps(
         {
             "name": name,
@@ -180,11 +180,11 @@ def test_without_overrides_the_repository_chooses_the_code(repository, serve, fi
     error = manage(server, "http", "load", "add", "dev", {"config": json.dumps(changed)})
     end = "of model 'add', the server was started with --allow-file-overrides=false"
     if field == "platform":
-        # Both differ; the first is told.
+        # Both differ; the error names the first.
         assert error in [f"load parameter 'config' may not change '{name}' {end}" for name in ("backend", "platform")]
     else:
         assert error == f"load parameter 'config' may not change '{field}' {end}"
-    # What chooses none is the client's to change.
+    # The client may change fields that choose no code.
     assert manage(server, "http", "load", "add", "dev", {"config": json.dumps({**own, "max_batch_size": 4})}) == ""
     assert server.json("GET", "/v2/models/add/config")[1]["max_batch_size"] == 4
     allowing = serve(repository, "--model-control-mode=explicit", "--load-model=*")
@@ -228,7 +228,7 @@ def test_a_request_that_names_a_region_needs_the_right(repository, guarded, regi
         text = "'reader' may not use the API 'shared-memory' of model 'add_a'"
         assert refused.value.message() == text
         assert region.numpy(np.float32, [1])[0] == 7
-        # Whether there is such a region is no matter.
+        # It does not matter whether there is such a region.
         with pytest.raises(module.InferenceServerException, match="may not use the API 'shared-memory'"):
             infer_in_region(module, client, type("Other", (), {"name": "none"}), "reader", where)
         for who in ("dev", "operator"):
@@ -280,7 +280,7 @@ def test_rules_with_models_reach_nothing_of_the_whole_server(repository, guarded
         status, _, answer = server.request(method, path, body, bearer("dev"), address=address)
         assert (status, json.loads(answer)["error"]) == (403, f"'dev' may not use the API '{api}' of all models"), path
         assert server.request(method, path, body, bearer("operator"), address=address)[0] == 200, path
-    # The console's page is for them all the same: it learns here what it may do.
+    # The console's page is served to all of them: it learns here which actions they may use.
     _, _, answer = server.request("GET", "/console/api/models", headers=bearer("dev"), address=server.metrics)
     seen = json.loads(answer)
     assert [model["name"] for model in seen["models"]] == ["add_a"]

@@ -88,7 +88,7 @@ def test_metadata_and_checks_show_the_shape_of_clients(reshaping, connect):
 
 # --- warm-up
 
-# Writes what it is given into a file that tells instances and requests apart.
+# Writes its input to a file per instance and request.
 RECORD = """
 import os
 import triton_python_backend_utils as pb_utils
@@ -211,7 +211,7 @@ def test_warmup_that_fails_fails_the_load(repository, serve, sample, reason):
     assert reason in entry["reason"]
 
 
-# Writes the names and values of all that it is given.
+# Writes the names and values of all its inputs.
 RECORD_ALL = """
 import os
 import triton_python_backend_utils as pb_utils
@@ -244,7 +244,7 @@ def test_warmup_may_name_inputs_that_the_configuration_does_not_have(repository,
     folder = repository.add("warm", RECORD_ALL, warm("INT32", [1], sample), files=files)
     server = serve(repository)
     assert (folder / "seen_warm_0_0").read_text() == "[('IN', [[0], [0]]), ('SEED', [[7], [7]])]\n"
-    # It is none that clients have.
+    # Clients do not see it.
     assert [each["name"] for each in server.json("GET", "/v2/models/warm")[1]["inputs"]] == ["IN"]
 
 
@@ -325,7 +325,7 @@ def test_same_inputs_are_answered_once(repository, serve, connect):
     assert call(grpc, 1, 2, request_id="other") == 1
     assert call(http, 2, 1) == 2
     assert call(http, 1, 2) == 1
-    # Requests that ask for something else are others.
+    # A request for other outputs is a different one.
     assert call(http, 1, 2, outputs=["CALL"]) == 3
     assert call(grpc, 1, 2, parameters={"mood": "new"}) == 4
     result = grpc.infer("cached", {"IN": np.array([1, 2], dtype=np.int32)}, request_id="mine")
@@ -398,7 +398,7 @@ def test_without_a_cache_the_model_is_served_and_the_log_says_so(repository, ser
 
 # --- rate limiter
 
-# Says in files how many run at once.
+# Reports by files how many run at once.
 COUNT_RUNNING = """
 import os, time
 import numpy as np

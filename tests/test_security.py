@@ -1,4 +1,4 @@
-"""What the table of docs/security.md promises and no other file of tests shows."""
+"""The guarantees in the table of docs/security.md that no other test file covers."""
 
 import json
 import os
@@ -29,7 +29,7 @@ POLICY = {"rules": [{"identities": ["anonymous"], "apis": ["health"]}, {"identit
 
 
 PAGE = (ROOT / "docs/security.md").read_text()
-# The peers' advisories and changes that the page has to speak of; those of libraries are its own choice.
+# Advisories and changes of the peers that the page must mention. The page chooses those of libraries itself.
 ADVISORIES = """
     2025: 23268 23310 23311 23316 23317 23318 23319 23320 23321 23322 23323 23324 23325 23326 23327 23328 23329 23331
           23333 23334 23335 23336 33201 33202 33211
@@ -42,14 +42,14 @@ ADVISORIES = """
 
 
 def table():
-    """(what holds, [tests]) of each row of docs/security.md."""
+    """Returns (guarantee, [tests]) of each row of docs/security.md."""
     rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", PAGE, re.M)
     assert [int(number) for number, _, _ in rows] == list(range(1, 31))
     return [(what, re.findall(r"`([^`]+)`", tests)) for _, what, tests in rows]
 
 
 def advisories():
-    """(advisory, [tests]) of each row of the tables of advisories."""
+    """Returns (advisory, [tests]) of each row of the tables of advisories."""
     section = PAGE.partition("\n## Advisories of others")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.*) \| .* \| .* \| (.*) \|$", section, re.M)
     return [(what, re.findall(r"`([^`]+)`", tests)) for what, tests in rows if what != "advisory" and "---" not in what]
@@ -82,7 +82,8 @@ def test_each_advisory_of_the_peers_has_a_row():
 
 
 def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
-    """Each with its first inputs; a fuzzer's name is that of its library and of what it reads."""
+    """Each reader of outside data has a fuzzer with a seed corpus. A fuzzer's name is that of its library and of its
+    format."""
     fuzzers = set()
     for path in [*(ROOT / "src").rglob("*_fuzz.cc"), *(ROOT / "tools").rglob("*_fuzz.cc")]:
         assert "LLVMFuzzerTestOneInput" in path.read_text(), path
@@ -95,13 +96,13 @@ def test_each_reader_of_what_comes_from_outside_has_a_fuzzer():
 
 
 def echoes(server):
-    """Whether model `echo` answers with what it was given."""
+    """Whether model `echo` returns its input."""
     status, answer = server.json("POST", "/v2/models/echo/infer", json.loads(BODY))
     return status == 200 and answer["outputs"][0]["data"] == [3]
 
 
 def routes(server, port, headers=None):
-    """(method, path) of all that a port says to serve over HTTP; the model is `echo`."""
+    """Returns (method, path) of all HTTP routes in a port's description; the model is `echo`."""
     status, _, body = server.request("GET", "/openapi.json", headers=headers, address=getattr(server, port))
     assert status == 200, body
     values = {"model": "echo", "version": "1", "label": "canary"}
@@ -113,7 +114,7 @@ def routes(server, port, headers=None):
 
 
 def methods(server, metadata=None):
-    """Paths of all methods that gRPC's reflection names."""
+    """Returns the paths of all methods that gRPC's reflection lists."""
     with grpc.insecure_channel(server.grpc) as channel:
 
         def ask(**question):
@@ -133,7 +134,7 @@ def methods(server, metadata=None):
 
 
 def outcome(channel, path, message=b""):
-    """(code, text) of a call."""
+    """Returns (code, text) of a call."""
     try:
         channel.unary_unary(path)(message, timeout=30)
     except grpc.RpcError as error:
@@ -156,7 +157,7 @@ def test_every_route_and_method_that_is_described_asks_who_it_is(repository, ser
             health = {
                 one for one in described if re.fullmatch(r"/v2/health/\w+|/v2/models/echo(/versions/1)?/ready", one[1])
             }
-            # The description of a port that serves health alone is for whom health is for.
+            # The description of a port that serves only health has the same access rules as health.
             if {path for _, path in set(described) - health} == {"/openapi.json"}:
                 health = set(described)
             for method, path in described:
@@ -192,7 +193,7 @@ def test_every_route_and_method_that_is_described_asks_who_it_is(repository, ser
 
 
 def sources():
-    """Our code that runs beside users' data: neither tests nor what they use."""
+    """Returns Braid's sources that handle users' data, without tests and their helpers."""
     for folder, kinds in (
         ("src", "cc h"),
         ("tools", "cc h"),
@@ -218,7 +219,7 @@ def test_no_source_calls_a_shell():
 
 
 def test_paths_are_not_read_by_a_shell(serve, tmp_path):
-    """Characters that a shell would act upon, in each path that leads to a process that is started."""
+    """No shell interprets paths: special characters are harmless in every path that leads to the start of a process."""
     words = "a; touch ran & touch ran | $(touch ran) `touch ran` > ran 'x' #"
     repository = tmp_path / words / "models"
     environment = make_environment(tmp_path / words / "env", "1")
@@ -232,15 +233,15 @@ def test_paths_are_not_read_by_a_shell(serve, tmp_path):
 
 
 def test_no_source_converts_numbers_loosely_or_takes_the_stack_for_data():
-    """Numbers are read by from_chars or by checked readers; sizes that are not known never lie on the stack."""
+    """Numbers are parsed by from_chars or by checked readers, and no buffer of unknown size is on the stack."""
     loose = re.compile(r"\b(alloca|ato[ilf]|atoll|strto[a-z]+|sscanf|std::sto[a-z]+|sprintf|strcpy|strcat|gets)\s*\(")
     for path, text in sources():
-        if path.stem != "process_memory":  # reads what the kernel writes
+        if path.stem != "process_memory":  # reads text of the kernel
             assert not loose.search(text), path
 
 
 def test_no_source_unpickles():
-    """What a client or a model's process sends is data: nothing makes objects or code of it."""
+    """Data of clients and of models' processes is never unpickled: no code makes objects or code of it."""
     unpickles = re.compile(r"\b(c?pickle|marshal|shelve|dill)\b|\bnp\.load\(|allow_pickle", re.I)
     for path, text in sources():
         assert not unpickles.search(text), path
@@ -299,7 +300,7 @@ def shared(module_repository, module_serve):
 
 
 def test_a_reload_takes_no_path(tmp_path):
-    """The operator's own file is read again, whatever the request says."""
+    """A reload reads the operator's own file again, and ignores the request."""
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"model_config_list": [{"config": {"name": "evil", "base_path": str(tmp_path)}}]}))
     body = json.dumps({"config_path": str(other), "path": str(other), "file": str(other)})
@@ -314,7 +315,7 @@ def test_a_reload_takes_no_path(tmp_path):
 
 
 def descriptors(pid):
-    """{number: what it is} of a process's descriptors."""
+    """Returns {number: target} of a process's descriptors."""
     found = {}
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -331,7 +332,8 @@ def test_a_worker_has_its_own_descriptors_alone(repository, serve, connect, star
         repository.add(name, pid, config(None, [("IN", "FP32", [1])], [("PID", "INT32", [1])]))
     options = ["--model-control-mode=explicit", "--load-model=first", f"--worker-start={start}"]
     server = serve(repository, *options, f"--log-file={server_log(repository)}")
-    # What the server has open when the second worker begins: clients of both protocols, the log, the other worker's channel.
+    # The server's descriptors when the second worker starts: clients of both protocols, the log, the first worker's
+    # channel.
     connection = server.connection()
     connection.request("GET", "/v2")
     connection.getresponse().read()
@@ -371,7 +373,7 @@ def test_descriptors_end_at_exec_and_sigpipe_is_ignored(shared):
 
 
 def test_nothing_of_the_servers_has_a_name(shared, tmp_path):
-    """Neither a file, nor a queue, nor an abstract socket: what its processes share is reached by descriptors alone."""
+    """Files, queues and sockets of the server have no names: its processes share them only by descriptors."""
     assert echoes(shared)
     pid = shared.process.pid
     inodes = {re.search(r"\d+", what)[0] for what in descriptors(pid).values() if what.startswith("socket:")}
@@ -404,7 +406,7 @@ def resident_bytes(server):
 
 
 def test_outputs_without_number_cost_nothing(shared):
-    """Names of outputs, many or many times the same: refused, and nothing of them stays."""
+    """Unlimited or repeated names of outputs are refused, and leave no memory in use."""
     names = [[f"{i}" for i in range(200_000)], ["OUT"] * 4000, ["OUT", "OUT"], [f"{i}" for i in range(4000)]]
     bodies = [json.dumps({**json.loads(BODY), "outputs": [{"name": name} for name in each]}) for each in names]
     messages = []
@@ -437,7 +439,7 @@ def processor_seconds(server):
 
 
 def test_numbers_of_requests_lead_to_no_work(shared):
-    """The largest numbers wherever a request may have one: none is a number of rounds."""
+    """The largest numbers in every field of a request cause no work: none is a number of iterations."""
     tensor = json.loads(BODY)["inputs"][0]
     bodies = []
     for number in (2**31 - 1, 2**32, 2**63 - 1, 2**64 - 1):
@@ -524,7 +526,7 @@ LOADS = [
 
 
 def test_a_load_may_say_anything(repository, serve):
-    """Bodies of loads that are wrong in every way: an error each time, which tells nothing of files, and the model stays."""
+    """Each invalid body of a load request gets an error that reveals no files, and the model stays."""
     repository.add("echo", IDENTITY, SIMPLE)
     server = serve(repository, "--model-control-mode=explicit", "--load-model=echo")
     for body in LOADS:
@@ -547,11 +549,11 @@ def test_a_load_may_say_anything(repository, serve):
     assert echoes(server)
 
 
-# ---- servers of which a part is missing ----
+# ---- servers with missing parts ----
 
 
 def test_a_server_of_which_parts_are_missing_says_so_and_lives(repository, serve):
-    """A model that did not load, no traces, no memory of clients, no metrics: every route and method answers."""
+    """With a failed model, and without traces, client memory or metrics, every route and method answers."""
     broken = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
     repository.add("broken", broken + "    def execute(self, requests):\n        return []\n", SIMPLE)
     repository.add("echo", IDENTITY, SIMPLE)
@@ -579,9 +581,9 @@ def test_a_server_of_which_parts_are_missing_says_so_and_lives(repository, serve
     assert echoes(server)
 
 
-# ---- what a worker writes where the server reads ----
+# ---- a worker's writes to memory that the server reads ----
 
-# Writes random numbers over all memory that it shares with the server, while its thread lives.
+# Writes random numbers over all memory shared with the server, as long as its thread lives.
 SCRIBBLER = """
 import ctypes, random, re, threading
 import numpy as np
@@ -617,7 +619,7 @@ class TritonPythonModel:
                 ctypes.c_uint32.from_address(place).value = value
 """
 
-# Changes the lengths of the strings that it answers with, to and fro, while the server reads them.
+# Changes the lengths of its answer's strings repeatedly, while the server reads them.
 FLIPPER = """
 import re, threading
 import ctypes
@@ -653,7 +655,7 @@ class TritonPythonModel:
 
 
 class Bystander:
-    """Asks model `echo` again and again in a thread of its own, and counts right answers; any other is an error."""
+    """Sends requests to model `echo` from a thread, and counts right answers; any other answer is an error."""
 
     def __init__(self, server):
         self._server = server
@@ -687,7 +689,7 @@ def test_a_worker_that_writes_all_over_shared_memory_harms_itself_alone(reposito
     seed = 0
     deadline = time.monotonic() + 60
     with Bystander(server) as bystander:
-        # Twelve may be over before the bystander has asked often, where other processes have the processors.
+        # On a busy machine, twelve may be over before the bystander has sent many requests.
         while seed < 12 or bystander.right <= 10:
             assert time.monotonic() < deadline, bystander.right
             seed += 1
@@ -714,7 +716,7 @@ def test_lengths_that_change_while_they_are_read(repository, serve, connect):
     answers = {"json": 0, "binary": 0, "refused": 0}
     with Bystander(server) as bystander:
         for turn in range(40):
-            # JSON has to be made of the strings one by one.
+            # JSON must be built from the strings one by one.
             status, _, body = server.request("POST", "/v2/models/flipper/infer", BODY, timeout=30)
             if status == 200:
                 texts, count = (output["data"] for output in json.loads(body)["outputs"])

@@ -21,8 +21,8 @@ CONTROLS = """
   ]
 """
 
-# Adds up what each sequence sends, by the controls alone, and shows what it is given: [START, END, READY, flags],
-# the id by its control and by the request, and the places of its batch, "-" for one that is padded.
+# Sums each sequence's values by the controls alone, and returns what it received. That is [START, END, READY, flags],
+# the id by its control and by the request, and the slots of its batch, "-" for padding.
 ACCUMULATE = """
 import os, time
 import numpy as np
@@ -83,7 +83,7 @@ OLDEST = "oldest { max_candidate_sequences: 4 }"
 STATE = """
 state [ {{ input_name: "STATE" output_name: "NEW_STATE" data_type: TYPE_INT64 dims: [ {dims} ] {initial} }} ]
 """
-# Its sum lives in the server; the state grows by what was sent.
+# Its sum lives in the server; the state grows by the size of the input.
 STATEFUL = per_request("""
     state = get(request, "STATE").reshape(-1)
     value = get(request, "IN").reshape(-1)
@@ -127,7 +127,7 @@ def server(module_repository, module_serve):
     return module_serve(module_repository)
 
 
-# Runs each request as often as it says; with decoupled responses, one at each run.
+# Runs each request the requested number of times; with decoupled responses, it sends one per run.
 ITERATIVE = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -244,7 +244,7 @@ def test_errors(client):
 
 
 def test_sequences_do_not_mix(client):
-    """More sequences than slots: those beyond wait until one ends."""
+    """More sequences than slots do not mix: the others wait until one ends."""
     with_slot = [201, 202, 203, 204]
     for i, sequence in enumerate(with_slot):
         assert total(send(client, "direct", i, sequence, start=True)) == i
@@ -264,14 +264,14 @@ def test_a_live_sequence_begins_anew(client):
 
 def test_an_idle_sequence_ends(client):
     assert total(send(client, "brief", 5, 401, start=True)) == 5
-    # It has the only slot until its time is over.
+    # The sequence has the only slot until it times out.
     assert total(send(client, "brief", 6, 402, start=True, end=True)) == 6
     with client.fails("INVALID_ARG", needs_start(401, "brief")):
         send(client, "brief", 1, 401)
 
 
 def stream(server, requests, responses=None):
-    """Sends (model, value, sequence, start, end) on one stream; returns results and errors in their order."""
+    """Sends (model, value, sequence, start, end) on one stream; returns results and errors in order."""
     answers = queue.Queue()
     client = tritonclient.grpc.InferenceServerClient(server.grpc)
     try:
@@ -303,7 +303,7 @@ def test_two_sequences_on_one_stream(server, model):
 
 
 def test_many_sequences_of_both_strategies_and_kinds_of_id(server):
-    """Twice as many sequences as slots, all sent ahead."""
+    """Twice as many sequences as slots, all sent in advance, with both strategies and kinds of ids."""
     for model in ("direct", "oldest", "texts"):
         names = [f"s{n}" if model == "texts" else 600 + n for n in range(8)]
         requests = [(model, n + 1, name, k == 0, k == 4) for k in range(5) for n, name in enumerate(names)]
@@ -337,7 +337,7 @@ def test_state_from_a_file(client):
 
 
 def test_a_large_state_is_kept(server, connect):
-    """Beyond what travels inside messages."""
+    """A state too large for a message is kept."""
     client = connect("grpc", server)
     for i in range(300):
         result = send(client, "zero", i + 1, 821, start=i == 0)
@@ -387,7 +387,7 @@ def test_a_dead_worker_loses_its_sequences_alone(repository, serve, connect):
     with client.fails("UNAVAILABLE", text):
         send(client, "two", 1, 1)
     assert total(send(client, "two", 5, 2)) == 6
-    # It dies while it runs a request: that one hears the cause, the one behind it that the sequence is lost.
+    # The model dies during a request: that request gets the cause, and the next one gets the loss of the sequence.
     answers = queue.Queue()
     for value in (-2, 3):
         tensor = client.input("IN", np.array([[value]], dtype=np.int32))

@@ -1,5 +1,5 @@
-"""Clients that send the next request of a sequence before they have the answer to the last: whatever stands in between,
-encoded images or the nodes of a pipeline, the answers are those of one request after the other."""
+"""Clients that send the next request of a sequence before the last answer get the same answers as in strict order, even
+with encoded images or pipeline nodes in between."""
 
 import json
 import queue
@@ -29,7 +29,7 @@ def pipeline(name, *nodes):
     return pipelines.pipeline(name, *nodes, source="x", result="y")
 
 
-# Takes its time, one request more than another: those of one client come out of it in any order.
+# Takes a varying time per request, so that requests of one client could finish in any order.
 UNEVEN = per_request("""
     x = get(request, "x")
     time.sleep(abs(float(x[0, 0])) % 0.008)
@@ -77,7 +77,7 @@ def ask(client, model, sequence, x, *, start=False, end=False):
 
 
 def encoded(message, picture):
-    """The request with the picture's file in place of its numbers."""
+    """Returns the request with a picture's file instead of its numbers."""
     [tensor] = message.inputs
     tensor.datatype = "BYTES"
     tensor.shape[:] = [1]
@@ -86,7 +86,8 @@ def encoded(message, picture):
 
 
 def send_all(server, model, inputs, first_id, make=many.request, streams=1):
-    """Sends all steps of all sequences, in an order drawn from a seed, and waits for none; a list of their answers each.
+    """Sends all steps of all sequences without waiting, in an order drawn from a seed. Returns the answers of each
+    sequence.
 
     A sequence stays on one stream, which keeps its order.
     """
@@ -112,7 +113,7 @@ def send_all(server, model, inputs, first_id, make=many.request, streams=1):
 
 
 def one_by_one(client, model, inputs, first_id):
-    """The same, each when the one before it is answered."""
+    """The same, but each step waits for the previous answer."""
     steps = len(inputs[0])
     return np.array(
         [
@@ -136,7 +137,7 @@ def test_a_pipeline_with_two_stateful_nodes(server, client, streams):
 
 
 def test_calls_of_their_own(server, client):
-    """Without a stream: each request is sent when the server has the one before it, which its metrics tell."""
+    """Separate calls without a stream keep the order: each is sent once the server's metrics show the previous one."""
     before = many.sequence_counts(server, "sum")["started"]
     answers = queue.SimpleQueue()
 
@@ -154,14 +155,14 @@ def test_calls_of_their_own(server, client):
 
 
 def pictures_of(rng, count, steps):
-    """[count, steps, 1, 2, 2, 3]: each of one colour, so that it is the same in any size."""
+    """Returns pictures [count, steps, 1, 2, 2, 3], each of one colour, so that resizing does not change it."""
     colours = rng.integers(0, 256, (count, steps, 1, 1, 1, 3))
     return np.broadcast_to(colours, (count, steps, 1, 2, 2, 3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("model", ["pictures", "seen"])
 def test_images_of_all_sizes(server, model):
-    """Big pictures, tiny ones, and numbers in between: what takes long to decode is not overtaken."""
+    """Images that take long to decode are not overtaken by small ones, or by numbers."""
     rng = np.random.default_rng(7)
     inputs = pictures_of(rng, 4, 40)
     sizes = rng.choice([0, 2, 900], inputs.shape[:2], p=[0.3, 0.5, 0.2])
@@ -197,13 +198,13 @@ def test_what_fails_in_between_lets_the_others_go_on(server):
     assert "Image parsing failed" in answers["1"]
     assert "Image parsing failed" in answers["2"]
     sums = np.cumsum(inputs[[0, 3, 4]], axis=0)
-    # The second model's sums are those of the first one's.
+    # The second model sums the first one's sums.
     for name, expected in zip("034", np.cumsum(sums, axis=0), strict=True):
         np.testing.assert_array_equal(np.frombuffer(answers[name]["y"], np.float32), expected.ravel())
 
 
 def test_clients_that_vanish_end_what_they_have_ended(server, client):
-    """Ends still wait for those before them when their client goes; they hold all the same."""
+    """After its client has disconnected, an end still waits for earlier requests, and still takes effect."""
     before = {name: many.sequence_counts(server, name)["active"] for name in ("sum", "sum2")}
     sequences, steps = range(400, 420), 10
     x = np.ones(SHAPE, np.float32)
@@ -214,10 +215,10 @@ def test_clients_that_vanish_end_what_they_have_ended(server, client):
         for _ in range(steps):
             gone.send(many.request("two", sequence, x))
         gone.send(many.request("two", sequence, x, end=True))
-    # All of the first sequences has been read by now, and hardly any of it has run.
+    # The server has read all of the first sequences, but has run hardly any of it.
     replies.get(timeout=60)
     gone.vanish()
-    # What comes now comes behind all that the server has read of the stream.
+    # New requests run after all requests that the server has read from the stream.
     for sequence in sequences:
         try:
             ask(client, "two", sequence, x)
@@ -259,7 +260,7 @@ def test_a_node_that_calls_its_own_sequence(tmp_path):
             ask(client, "loop", 7, np.zeros(SHAPE, np.float32), start=True)
         text = "the call to model 'loop' would wait for itself: loop (sequence 7) -> caller_0 -> loop"
         assert text in caught.value.message()
-        # Nothing is left of it.
+        # No state is left behind.
         np.testing.assert_array_equal(
             ask(client, "loop", 7, np.full(SHAPE, 2, np.float32), start=True), np.full(SHAPE, 2)
         )

@@ -1,4 +1,4 @@
-"""Sequences outlast a restart and a reload where a folder is named for them: --sequence_state_path."""
+"""With a folder for them, sequences survive a restart and a reload: --sequence_state_path."""
 
 import concurrent.futures
 import json
@@ -68,7 +68,7 @@ def test_sequences_outlast_a_restart(setting):
         assert setting.ask(server, 100, 2, end=True) == 107
         setting.assert_missing(server, 3)
         assert setting.ask(server, 1000, 1, end=True) == 1111
-    # There is no file without sequences.
+    # Without sequences there is no file.
     assert list(setting.states.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ def test_sequences_outlast_a_reload_with_other_settings(setting):
         setting.ask(server, 5, 1, start=True)
         setting.reload(server)
         assert setting.ask(server, 6, 1) == 11
-        # The held request is answered when the sequence is there, which may be before the server says so.
+        # The held request is answered once the sequence is restored, perhaps before the server logs it.
         server.wait_for_log("'sum' version 1: 1 sequence carried over from the version that served before")
         setting.reload(server)
         assert setting.ask(server, 7, 1, end=True) == 18

@@ -1,4 +1,4 @@
-"""Sequences go on at another replica when theirs is lost, by a store that all share: --sequence_state_store."""
+"""Sequences continue at another replica through a shared store: --sequence_state_store."""
 
 import concurrent.futures
 import http.client
@@ -36,7 +36,7 @@ def replica(setting, redis, *options, mode="durable"):
 
 
 def send(setting, server, value, sequence, step=None, start=False, end=False):
-    """(status, answer) of one step."""
+    """Returns (status, answer) of one step."""
     path, body = setting.request(value)
     body["parameters"] = {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
     if step is not None:
@@ -55,7 +55,7 @@ def refusal(setting, server, value, sequence, **flags):
 
 
 def counted(server, what):
-    """The metric braid_sequence_store_{what}, at whichever endpoint."""
+    """Returns the metric braid_sequence_store_{what}, of either endpoint."""
     address = server.metrics or server.http
     status, _, body = server.request("GET", "/metrics", address=address)
     assert status == 200
@@ -91,14 +91,15 @@ def test_a_sequence_wanders_between_replicas(setting, redis):
             total += step
             assert (status, value_of(answer)) == (200, total)
             assert answer["parameters"]["sequence_step"] == step
-        # Each has it still, and believes that it is its own; without the number of the step it cannot know better.
+        # Each replica still has it, and believes to be its owner; without the step's number it cannot detect the
+        # repetition.
         assert refusal(setting, two, 0, 7)[0] == 409
         assert setting.ask(two, 0, 7, end=True) == total
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_kill_loses(setting, redis, mode):
-    """By value: nothing, what the lag allows, or the sequence."""
+    """The mode decides the loss after a kill: nothing, at most the lag, or the sequence."""
     options = ["--sequence_state_store_lag_ms", 200] if mode == "behind" else []
     with replica(setting, redis, *options, mode=mode) as first, replica(setting, redis, *options, mode=mode) as second:
         told, sums = 0, []
@@ -128,7 +129,7 @@ def test_a_planned_stop_loses_nothing(setting, redis, mode):
         assert setting.ask(second, 10, 1) == 11
         assert setting.ask(second, 10, 2) == 12
         setting.assert_missing(second, 3)
-        # In mode drain the store had it for the one that took it over.
+        # In mode drain the store had the state only for the replica that took over.
         second.kill()
     if mode == "drain":
         with replica(setting, redis, mode=mode) as third:
@@ -137,7 +138,8 @@ def test_a_planned_stop_loses_nothing(setting, redis, mode):
 
 @pytest.mark.parametrize("mode", ["durable", "behind"])
 def test_each_step_is_done_once_though_replicas_are_killed(tmp_path, redis, mode):
-    """By clients that name their steps. In mode behind they hear which were lost, and send them again."""
+    """Clients that number their steps get each step done once, although replicas are killed. In mode behind they learn
+    which steps were lost, and repeat them."""
     setting = RepositorySetting(tmp_path)
     options = ["--sequence_state_store_lag_ms", 50] if mode == "behind" else []
     replicas = [replica(setting, redis, *options, mode=mode) for _ in range(3)]
@@ -218,7 +220,7 @@ def test_an_owner_that_was_taken_for_dead_is_fenced(setting, redis, mode):
         )
         assert counted(old, "fenced") == 1
         assert setting.ask(new, 1, 9) == 16
-        # What it believed is gone: it takes the sequence over as anybody.
+        # Its cached state is gone: it takes the sequence over like any replica.
         assert setting.ask(old, 1, 9) == 17
         time.sleep(0.2)  # within the lag the other one may not know it yet
         status, text = refusal(setting, new, 1, 9)
@@ -226,7 +228,7 @@ def test_an_owner_that_was_taken_for_dead_is_fenced(setting, redis, mode):
 
 
 def test_two_replicas_race_for_a_sequence(setting, redis):
-    """Each step is done once, or is refused; the sum is that of those which were done."""
+    """Each step is done once, or refused; the sum is that of the completed steps."""
     with replica(setting, redis) as one, replica(setting, redis) as two:
         setting.ask(one, 0, 4, start=True)
         done = []
@@ -246,7 +248,7 @@ def test_two_replicas_race_for_a_sequence(setting, redis):
         for told, value in sorted(done):
             total += value
             assert told == total
-        send(setting, one, 0, 4)  # which takes it over, or hears that it has to
+        send(setting, one, 0, 4)  # takes it over, or learns that it has to
         assert setting.ask(one, 0, 4, end=True) == total
 
 
@@ -306,7 +308,7 @@ def test_texts_name_sequences_too(tmp_path, redis):
             assert setting.ask(two, 6, name) == 11
 
 
-# ---- the store is away -------------------------------------------------------------------------------
+# ---- the store is unavailable ---------------------------------------------------------------------
 
 
 def test_without_the_store_steps_are_refused(setting, redis):
@@ -320,7 +322,7 @@ def test_without_the_store_steps_are_refused(setting, redis):
         assert text.startswith("step 2 of sequence 1 of model 'sum' could not be kept, and whether it was is not known")
         redis.signal(signal.SIGCONT)
         server.wait_for_log("the store of sequences can be used again|the connection to the store")
-        # The step may have been done: which it was, the store knows.
+        # The step may have been done; the store knows.
         wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, what="the store to be used again")
         status, answer = send(setting, server, 0, 1)
         assert (status, value_of(answer), answer["parameters"]["sequence_step"]) in [(200, 5, 2), (200, 11, 3)]
@@ -349,7 +351,7 @@ def test_without_the_store_steps_go_on_where_that_is_wanted(setting, redis):
         assert setting.ask(server, 7, 1) == 18
         assert setting.ask(server, 3, 2, start=True) == 3
         assert counted(server, "unconfirmed") == 2
-        # Without the store a replica knows its own sequences alone.
+        # Without the store, a replica knows only its own sequences.
         assert refusal(setting, server, 1, 99)[0] == 503
         redis.signal(signal.SIGCONT)
         wait_until(lambda: counted(server, "unconfirmed") == 0, what="the store to have all")
@@ -418,11 +420,11 @@ def test_a_replica_that_is_cut_off_does_not_answer_from_an_old_state(setting, re
         status, text = refusal(setting, one, 100, 2)
         assert status == 503
         relay.mend()
-        # The write that was on its way comes late, and is refused: it has the epoch of before.
+        # The delayed write arrives late, and is refused because its epoch is old.
         wait_until(lambda: send(setting, one, 0, 3, start=True)[0] == 200, what="the store to be reached again")
         assert setting.ask(two, 7, 1) == 18
         assert setting.ask(one, 1, 1) == 19
-        # The other one was done, or not: no answer said so.
+        # The other step may have been done: no answer said so.
         assert setting.ask(one, 0, 2) in (5, 105)
 
 
@@ -434,7 +436,7 @@ def test_a_replica_that_goes_on_alone_is_told_when_another_has_gone_on(setting, 
         relay.cut()
         assert setting.ask(one, 10, 1) == 15
         assert setting.ask(one, 10, 2) == 15
-        assert setting.ask(two, 6, 1) == 11  # without what the other one has answered alone
+        assert setting.ask(two, 6, 1) == 11  # without the steps that the other replica has answered alone
         relay.mend()
         wait_until(lambda: counted(one, "unconfirmed") == 0, what="the store to have all")
         one.wait_for_log("steps that were answered are lost: sequence 1 of model 'sum' has gone on at another replica")
@@ -541,7 +543,7 @@ def test_a_step_that_a_model_cannot_save_is_not_done(tmp_path, redis):
         assert text.startswith(
             "SequenceError: save_sequence of model 'sum' failed for sequence seven: ValueError: unlucky\n\nAt:\n  sum/1/model.py("
         )
-        # The model has gone on; it begins with what was saved.
+        # The model has changed its state; the next step begins from the saved one.
         assert setting.ask(one, 1, "seven") == 6
         assert refusal(setting, one, -1319, "seven")[0] == 500
         assert setting.ask(two, 10, "seven") == 16
@@ -570,7 +572,7 @@ def test_a_sequence_that_a_model_does_not_take_stays_in_the_store(tmp_path, redi
         assert setting.ask(one, 5, 8, start=True) == 5
         for server in (two, one):
             status, text = refusal(setting, server, 1, 7)
-            if status == 409:  # the owner hears first that it is not
+            if status == 409:  # the owner first learns that it lost the sequence
                 status, text = refusal(setting, server, 1, 7)
             assert status == 500
             assert "load_sequence of model 'sum' failed for sequence 7: ValueError: not that one" in text
@@ -605,7 +607,7 @@ def test_a_sequence_that_nobody_uses_leaves_the_store(setting, redis):
         assert refusal(setting, server, 6, 1)[0] == 409
 
 
-# ---- who may use the store ---------------------------------------------------------------------------
+# ---- access to the store ---------------------------------------------------------------------------
 
 
 def test_a_password(tmp_path):

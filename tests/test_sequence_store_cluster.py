@@ -34,7 +34,7 @@ def key(sequence):
 
 
 def owners(cluster):
-    """{sequence: the node that has it}."""
+    """Returns {sequence: the node that has it}."""
     return {sequence: cluster.owner(key(sequence))[0] for sequence in SEQUENCES}
 
 
@@ -72,7 +72,8 @@ def test_sequences_on_all_nodes_go_on_where_their_server_was_killed(tmp_path, cl
 
 @pytest.mark.parametrize("mode", ["durable", "behind"])
 def test_slots_move_while_steps_run(setting, cluster, mode):
-    """Each slot of these sequences goes from node to node by MIGRATE, while they are asked: MOVED and ASK, and no step is lost or done twice."""
+    """While requests run, the slots of their sequences move between nodes by MIGRATE (MOVED and ASK). No step is lost
+    or done twice."""
     sequences = list(SEQUENCES)[:6]
     stopping = threading.Event()
 
@@ -90,7 +91,7 @@ def test_slots_move_while_steps_run(setting, cluster, mode):
         ids = {node: node.ask("CLUSTER", "MYID") for node in (source, target)}
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
-        time.sleep(0.02)  # steps run on here
+        time.sleep(0.02)  # steps continue here
         source.ask("MIGRATE", "127.0.0.1", target.port, key(sequence), 0, 5000)
         time.sleep(0.05)  # and here, by ASK
         for node in (target, source):
@@ -100,7 +101,7 @@ def test_slots_move_while_steps_run(setting, cluster, mode):
         wait_until(lambda: str(target.port).encode() in _slot_of(other, slot), what="the other node to know it")
         return target
 
-    # On a busy machine nodes may point to each other for longer than the default.
+    # On a busy machine nodes may redirect to each other for longer than the default.
     patient = ("--sequence_state_store_timeout_ms", 20000)
     with (
         replica(setting, cluster, *patient, mode=mode) as server,
@@ -135,7 +136,7 @@ def unconfirmed(server):
 
 
 def _slot_of(node, slot):
-    """The port of the master that has the slot, as this node knows."""
+    """Returns the port of the master with the slot, according to this node."""
     return next(str(each[2][1]).encode() for each in node.ask("CLUSTER", "SLOTS") if each[0] <= slot <= each[1])
 
 
@@ -157,7 +158,7 @@ def test_a_node_that_is_killed_costs_its_sequences_alone(setting, cluster, away)
                     setting.ask(server, 10, sequence)
         assert time.monotonic() - begun < 20
         lost.start()
-        # It has come back without its data.
+        # It has restarted without its data.
         if away == "continue":
             wait_until(lambda: unconfirmed(server) == 0, 60, what="the store to have all")
         for sequence, node in at.items():
@@ -183,7 +184,7 @@ def test_the_replica_of_a_node_goes_on_in_its_place(tmp_path, setting):
         wait_until(lambda: heir.ask("DBSIZE") == len(theirs), what="the replica to have their states")
         lost.kill()
         for sequence in SEQUENCES:
-            # A server that was told that a step could not be kept takes what the store has.
+            # A server that learns that a step was lost uses the store's state.
             [total] = ask_until_done(setting, server, 10, sequence)
             assert total == sequence + 10
         server.kill()

@@ -86,7 +86,7 @@ def place_output(client, name, region, byte_size, offset=0):
 
 
 def output_facts(client, result, name="OUT"):
-    """Parameters of an output, with the values alone, and how many bytes came in the response."""
+    """Returns an output's parameters (only their values), and the number of its bytes in the response."""
     output = result.get_output(name)
     if client.protocol == "http":
         assert "data" not in output
@@ -134,7 +134,7 @@ def test_one_region_at_offsets(client, region):
     )
     np.testing.assert_array_equal(both.numpy(np.float32, [1000], 8100), a + b)
     assert output_facts(client, result, "SUM")["shared_memory_offset"] == 8100
-    # The other output came in the response as ever.
+    # The other output was in the response as usual.
     np.testing.assert_array_equal(result.as_numpy("A"), a)
 
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds strictly, can be searched, and takes nothing from elsewhere."""
+"""The documentation as a site: it builds in strict mode, can be searched, and loads nothing from other servers."""
 
 import html.parser
 import importlib.machinery
@@ -18,7 +18,7 @@ if importlib.util.find_spec("mkdocs") is None:
 
 SCRIPT = ROOT / "scripts" / "build-site"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-# Attributes whose addresses a browser fetches by itself.
+# Attributes with addresses that a browser fetches by itself.
 FETCHED = {
     "script": "src",
     "link": "href",
@@ -42,7 +42,7 @@ def site(tmp_path_factory):
 
 
 def elements(page):
-    """(tag, attributes) of all elements of an HTML file."""
+    """Returns (tag, attributes) of all elements of an HTML file."""
     found = []
     parser = html.parser.HTMLParser()
     parser.handle_starttag = lambda tag, attributes: found.append((tag, dict(attributes)))
@@ -84,7 +84,7 @@ def test_nothing_comes_from_elsewhere(site):
 def test_links_lead_to_files(site):
     for page in site.rglob("*.html"):
         if page.name == "404.html":
-            continue  # its links begin at the site's root, wherever that is
+            continue  # its links begin at the site's root, whose address is not known here
         for tag, attributes in elements(page):
             address = urllib.parse.urlsplit(attributes.get({"a": "href", **FETCHED}.get(tag)) or "")
             if address.scheme or not address.path:

@@ -1,4 +1,4 @@
-"""The speech activity example: the server's sequences against the same network run alone in OpenVINO."""
+"""The speech activity example: the server's sequences give the same results as the network alone in OpenVINO."""
 
 import numpy as np
 import openvino as ov
@@ -32,7 +32,7 @@ def heard(server, sounds):
 
 
 def alone(sound):
-    """The network as it comes, with its state handed on by hand."""
+    """Runs the unmodified network, and passes its state on explicitly."""
     source = load(EXAMPLES / "speech" / "prepare.py").source()
     network = ov.Core().compile_model(source, "CPU")
     state, found = np.zeros((2, 1, 128), np.float32), []

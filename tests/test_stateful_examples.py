@@ -1,4 +1,4 @@
-"""The stateful example as its README runs it, over all four APIs, against the same models run alone in OpenVINO."""
+"""The stateful example, run as in its README over all four APIs, gives the same results as its models in OpenVINO."""
 
 import argparse
 import importlib.util
@@ -17,7 +17,7 @@ EXAMPLE = ROOT / "examples" / "stateful"
 
 
 def module(name):
-    """A file of the example; those of other examples have the same names."""
+    """Loads a file of the example; files of other examples have the same names."""
     spec = importlib.util.spec_from_file_location(f"stateful_{name}", EXAMPLE / f"{name}.py")
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
@@ -39,7 +39,7 @@ def server(tmp_path_factory):
 
 
 def alone(model, sequence, steps):
-    """What OpenVINO answers to the inputs of a sequence, with its own variables as the state."""
+    """Returns OpenVINO's answers to the inputs of a sequence, with its variables as state."""
     network = MODELS[model]()
     apply_low_latency_transformation(network, use_const_initializer=True)
     request = ov.Core().compile_model(network, "CPU").create_infer_request()
@@ -61,6 +61,6 @@ def test_what_the_readme_shows(server):
     command = [sys.executable, EXAMPLE / "client.py", "--grpc", server.grpc]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     shown = re.search(r"```\n(sequence 1\n.*?)  \.\.\.\n```", (EXAMPLE / "README.md").read_text(), re.DOTALL).group(1)
-    # Which ids are free depends on what was asked before.
+    # Earlier requests decide which ids are free.
     numbers = re.compile(r"^sequence \d+$", re.MULTILINE)
     assert numbers.sub("sequence", printed).startswith(numbers.sub("sequence", shown))

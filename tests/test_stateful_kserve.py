@@ -59,7 +59,7 @@ class RefusedError(Exception):
 
 
 class Tensor:
-    """An input as it goes over the wire; what the array says can be overridden."""
+    """An input as sent; properties of the array can be overridden."""
 
     def __init__(self, name, array, datatype, shape=None):
         self.name = name
@@ -78,14 +78,14 @@ def naming(sequence, control):
 
 
 class Caller:
-    """ask() of each protocol: (y, sequence_id) of the response, or RefusedError."""
+    """ask() of each protocol returns (y, sequence_id) of the response, or raises RefusedError."""
 
     def ask(self, model, x, sequence=None, control=None, *, header=None, parameters=None, inputs=None, outputs=()):
         tensors = [Tensor("x", x, "FP32"), *(naming(sequence, control) if inputs is None else inputs)]
         return self.send(model, tensors, {HEADER: str(header)} if header is not None else {}, parameters or {}, outputs)
 
     def refuses(self, fault, *args, **more):
-        """The request is refused, with the code and the whole text of the fault."""
+        """Asserts that the request is refused with the code and the whole text of the fault."""
         with pytest.raises(RefusedError) as error:
             self.ask(*args, **more)
         (grpc_code, http_code), text = fault
@@ -169,7 +169,7 @@ class TypedCaller(Caller):
 
 
 class JsonCaller(Caller):
-    """HTTP with all in JSON."""
+    """HTTP with everything in JSON."""
 
     over_grpc = False
 
@@ -274,7 +274,7 @@ def sequence():
 
 
 def row(*values):
-    """[1,SIZE] with these values first."""
+    """Returns [1,SIZE] with these values first."""
     made = np.zeros((1, SIZE), np.float32)
     made[0, : len(values)] = values
     return made
@@ -285,7 +285,7 @@ def answers(answer, y, sequence):
     assert answer[1] == sequence
 
 
-# ---- the life of a sequence --------------------------------------------------------------------------
+# ---- lifetime of a sequence --------------------------------------------------------------------------
 
 
 def test_from_start_to_end(caller, sequence):
@@ -326,7 +326,7 @@ def test_an_lstm(caller, sequence):
 def test_the_server_names_a_sequence(caller):
     one = caller.ask("auto", row(1), None, START)[1]
     answers(caller.ask("auto", row(1), one, END), row(2), one)
-    # What is free again is given again; what is in use is passed over.
+    # Free ids are given again; used ones are skipped.
     assert caller.ask("auto", row(1), None, START)[1] == one
     two = caller.ask("auto", row(10), 0, START)[1]
     assert two == one + 1
@@ -339,7 +339,7 @@ def test_no_more_than_there_may_be(caller, sequence):
     caller.ask("few", row(1), sequence + 1_000_000, START)
     caller.refuses(FULL, "few", row(1), next(_ids), START)
     caller.refuses(FULL, "few", row(1), None, START)
-    # Before it is looked whether there is such a sequence.
+    # The server checks the limit before it looks for the sequence.
     caller.refuses(FULL, "few", row(1), sequence, START)
     answers(caller.ask("few", row(1), sequence, END), row(2), sequence)
     answers(caller.ask("few", row(5), sequence, START), row(5), sequence)
@@ -359,11 +359,11 @@ def test_faults_of_the_sequence(caller, sequence):
     caller.refuses(NO_ID, "sum", row(1), 0, NONE)
     caller.refuses(BAD_CONTROL, "sum", row(1), sequence, 3)
     caller.refuses(BAD_CONTROL, "sum", row(1), 0, 2**32 - 1)
-    # None of that has touched it.
+    # None of the refusals has changed it.
     answers(caller.ask("sum", row(1), sequence, END), row(2), sequence)
 
 
-# ---- what is wrong with the inputs -------------------------------------------------------------------
+# ---- invalid inputs ----------------------------------------------------------------------------------
 
 
 def fine(name):
@@ -386,7 +386,7 @@ def fine(name):
 )
 def test_faults_of_the_inputs(caller, tensor, fault):
     other = fine("sequence_control_input" if tensor.name == "sequence_id" else "sequence_id")
-    # They come before those of the model's own inputs.
+    # These faults are reported before those of the model's own inputs.
     caller.refuses(fault, "sum", np.zeros((1, 9), np.float32), inputs=[other, tensor])
 
 
@@ -444,14 +444,14 @@ def test_parameters(caller, sequence):
     more = {"sequence_id": sequence}
     answers(caller.ask("sum", row(1), parameters={**more, "sequence_start": True}), row(1), sequence)
     answers(caller.ask("sum", row(2), parameters=more), row(3), sequence)
-    # As inputs say.
+    # As in inputs.
     answers(caller.ask("sum", row(3), sequence, NONE, parameters=more), row(6), sequence)
     disagree = f"the sequence of the request is '7' by its inputs and '{sequence}' by its parameters"
     caller.refuses((INVALID, disagree), "sum", row(1), 7, parameters=more)
     disagree = "sequence_control_input says something else than the parameters sequence_start and sequence_end"
     caller.refuses((INVALID, disagree), "sum", row(1), None, START, parameters={**more, "sequence_end": True})
     answers(caller.ask("sum", row(4), parameters={**more, "sequence_end": True}), row(10), sequence)
-    # One request can be all of a sequence.
+    # A single request can be a whole sequence.
     both = {**more, "sequence_start": True, "sequence_end": True}
     answers(caller.ask("sum", row(4), parameters=both), row(4), sequence)
     caller.refuses(MISSING, "sum", row(1), parameters=more)
@@ -552,7 +552,7 @@ def test_generate(server, sequence):
 
 
 class Stream:
-    """A stream of tritonclient; answers come as (request id, y, sequence id), faults as (request id, text)."""
+    """A stream of tritonclient; answers arrive as (request id, y, sequence id), faults as (request id, text)."""
 
     def __init__(self, server, headers=None):
         self.client = tritonclient.grpc.InferenceServerClient(server.grpc)
@@ -586,7 +586,7 @@ def test_a_stream(server, sequence):
     with Stream(server) as stream:
         stream.send("sum", row(1), sequence, START)
         for _ in range(98):
-            # Nothing is waited for in between, so the order is that of the stream.
+            # The client waits for no answer, so the stream decides the order.
             stream.send("sum", row(1), sequence)
         stream.send("sum", row(1), sequence, END)
         assert [stream.next() for _ in range(100)] == [(i, sequence) for i in range(1, 101)]
@@ -635,7 +635,7 @@ def test_metadata_of_a_stream_names_all_of_it(server, sequence):
 
 
 def test_faults_in_a_stream(server, stub, sequence):
-    """As messages with the id of their request; the stream goes on."""
+    """Faults arrive as messages with the id of their request; the stream continues."""
     typed = TypedCaller(server)
     requests = [
         typed.request("sum", [Tensor("x", row(1), "FP32"), *naming(*names)], {})
@@ -658,7 +658,7 @@ def test_faults_in_a_stream(server, stub, sequence):
 
 
 def test_a_start_while_the_last_request_runs(server, stub, sequence):
-    """An end that takes long and a start right behind it come in their order, so the start finds the end."""
+    """A slow end and a start directly after it run in order, so the start finds the sequence ending."""
     typed = TypedCaller(server)
     started = typed.request("slow", [Tensor("x", row(1), "FP32"), *naming(sequence, START)], {})
     end = typed.request("slow", [Tensor("x", row(1), "FP32"), *naming(sequence, END)], {})
@@ -670,7 +670,7 @@ def test_a_start_while_the_last_request_runs(server, stub, sequence):
         assert told[:2] == ["", ""]
         return told[2]
 
-    # The server would have to take longer to read a message than to run the model.
+    # Otherwise the server would take longer to read a message than to run the model.
     assert next(filter(None, (try_once() for _ in range(20))), None) == TERMINATED[1]
     code = None
     for _ in range(20):
@@ -693,7 +693,7 @@ def test_a_start_while_the_last_request_runs(server, stub, sequence):
 
 
 def test_pipelined_requests_of_one_connection(server, sequence):
-    """Requests that come on one HTTP connection without waiting are run in their order."""
+    """Requests that arrive on one HTTP connection without waiting run in order."""
     host, port = server.http.split(":")
     caller = JsonCaller(server)
     with socket.create_connection((host, int(port)), timeout=60) as connection:

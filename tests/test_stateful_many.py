@@ -1,5 +1,5 @@
-"""Five hundred sequences at the same time answer what each of them answers alone: as such, over a restart, and while
-clients vanish."""
+"""Five hundred concurrent sequences get the same answers as each one alone: normally, over a restart, and while clients
+disconnect."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ SEQUENCES, INPUTS, HIDDEN = 500, 3, 5
 
 @pytest.fixture(scope="module", params=[10, pytest.param(100, marks=pytest.mark.campaign)])
 def steps(request):
-    """Of each sequence."""
+    """The number of steps of each sequence."""
     return request.param
 
 
@@ -30,7 +30,7 @@ def inputs(steps):
 
 @pytest.fixture(scope="module")
 def alone(inputs, steps):
-    """[sequences, steps, hidden]: what OpenVINO answers to each sequence with its own variables."""
+    """[sequences, steps, hidden]: OpenVINO's answers to each sequence with its own variables."""
     network = models.lstm_model(inputs=INPUTS, hidden=HIDDEN)
     apply_low_latency_transformation(network, use_const_initializer=True)
     request = ov.Core().compile_model(network, "CPU", models.EXACT).create_infer_request()
@@ -83,7 +83,7 @@ def test_restart_in_the_middle(serve, tmp_path, inputs, alone, steps):
 
 
 def test_one_stream_without_waiting(serve, inputs, alone, steps):
-    """The steps of a sequence are sent one behind the other, before any is answered."""
+    """The steps of a sequence are sent one after the other, before any is answered."""
     some = 20
     order = np.random.default_rng(3).permutation(np.repeat(np.arange(some), steps))
     replies = queue.SimpleQueue()
@@ -106,10 +106,11 @@ def resident_bytes(server):
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-# What clients have left is cleaned up after two to four seconds. Whether memory grows is seen from round to round.
+# Abandoned sequences are removed after two to four seconds. Growth of memory shows between rounds.
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.campaign)])
 def test_a_third_of_the_clients_vanishes(serve, inputs, alone, steps, rounds):
-    """Those that stay are answered as if alone; what the others leave is cleaned up, and memory stays as it is."""
+    """The remaining clients get the same answers as alone; the sequences of the others are removed, and memory does not
+    grow."""
     stay = [which for which in range(SEQUENCES) if which % 3]
     leave = [which for which in range(SEQUENCES) if which % 3 == 0]
     steps = min(steps, 30)
@@ -130,6 +131,6 @@ def test_a_third_of_the_clients_vanishes(serve, inputs, alone, steps, rounds):
         assert found["started"] == rounds * SEQUENCES
         assert found["ended"] == rounds * len(stay)
         assert found["expired"] == rounds * len(leave)
-    # A kept state would be 200 bytes and its bookkeeping as much again: 170 sequences a round. Pages of the allocator
-    # come and go by more than that, so what is looked for is growth from round to round.
+    # A leaked state would be 200 bytes and its bookkeeping as much again: 170 sequences a round. The allocator's pages
+    # vary by more than that, so only growth from round to round counts.
     assert after[-1] - after[0] < 4 << 20, after

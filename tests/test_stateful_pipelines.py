@@ -1,5 +1,5 @@
-"""Sequences through pipelines, graphs, ensembles and calls of user code: one name for all stateful models behind them,
-and nothing left of a request that fails."""
+"""Sequences through pipelines, graphs, ensembles and calls of user code: one id for all stateful models behind them,
+and no effect of a failed request."""
 
 import concurrent.futures
 import contextlib
@@ -25,7 +25,7 @@ SHAPE = (1, 4)
 X = np.arange(1, 5, dtype=np.float32).reshape(SHAPE)
 
 OPT_IN = '("allow_in_pipelines": true in the model\'s entry allows it)'
-LOADING, FAILED_PRECONDITION = 20, 9  # as GetModelStatus says it
+LOADING, FAILED_PRECONDITION = 20, 9  # as in GetModelStatus
 EXISTS = "Sequence with provided ID already exists"
 MISSING = "Sequence with provided ID does not exist"
 
@@ -146,7 +146,7 @@ def test_every_response_tells_the_sequence_once(client):
     [sequence] = result.as_numpy("sequence_id")
     assert result.get_output("sequence_id").datatype == "UINT64"
     assert 0 < sequence < 2**63
-    # All nodes know the one that the server gave.
+    # All nodes know the id that the server assigned.
     for name in ("sum", "sum2"):
         assert EXISTS in refusal(model, client, name, int(sequence), start=True)
     result = client.infer("two", [tensor("in", X)], sequence_id=int(sequence), sequence_end=True)
@@ -185,7 +185,7 @@ def test_the_header_names_the_sequence_of_a_pipeline(server):
 
 def test_a_start_that_fails_on_its_way_leaves_nothing(client):
     model(client, "sum2", 31, start=True)
-    # sum begins the sequence, sum2 has one of that name already.
+    # sum begins the sequence, but sum2 already has one with that id.
     assert EXISTS in refusal(ask, client, "two", 31, start=True)
     np.testing.assert_array_equal(model(client, "sum2", 31, end=True), 2 * X)
     assert MISSING in refusal(model, client, "sum", 31)
@@ -200,7 +200,7 @@ def test_a_step_that_fails_on_its_way_changes_nothing(client, name):
     for _ in range(3):
         assert MISSING in refusal(ask, client, name, 34)
     model(client, "sum2", 34, start=True, x=0 * X)
-    # The sum of the first model is twice X now; each failure would have added one more.
+    # The first model's sum is twice X now; each failure would have added one more.
     np.testing.assert_array_equal(ask(client, name, 34), 2 * X)
     np.testing.assert_array_equal(model(client, "sum", 34, end=True), 3 * X)
     model(client, "sum2", 34, end=True)
@@ -211,7 +211,7 @@ def test_an_end_that_fails_on_its_way_ends_all(client):
     model(client, "sum2", 32, end=True)
     assert MISSING in refusal(ask, client, "two", 32, end=True)
     np.testing.assert_array_equal(ask(client, "two", 32, start=True), X)
-    # The other way round the end reaches nothing.
+    # In the other direction, the end has no effect.
     model(client, "sum", 32, end=True)
     assert MISSING in refusal(ask, client, "two", 32, end=True)
     np.testing.assert_array_equal(model(client, "sum2", 32, end=True), 2 * X)
@@ -261,7 +261,8 @@ def test_pipelines_that_cannot_be(client, server, name, text):
 
 
 def test_the_opt_in_and_statefulness_may_change(tmp_path):
-    """A model of a pipeline stays stateless; one that is made anew needs the opt-in, which brings the pipeline back."""
+    """A reload cannot make a pipeline's model stateful. If the model is removed and added anew, it needs the opt-in,
+    which restores the pipeline."""
     stateful = stateful_entry("m", running_sum_model(), tmp_path)
     plain = models.entry("m", tmp_path / "m")
     pipelines = [pipeline("p", node("a", "m", "request/in"))]
@@ -376,7 +377,7 @@ def test_a_graph_over_a_model_that_forbids_it(client, server):
     assert model_status(server, "g_private") == (1, LOADING, FAILED_PRECONDITION, "FAILED_PRECONDITION")
 
 
-# ---- both worlds ----
+# ---- Triton's and OpenVINO Model Server's models together ----
 
 GUARD = per_request("""
     x = get(request, "x")
@@ -416,7 +417,7 @@ ensemble_scheduling {
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
-    """Python models, an ensemble and config.json in one server; ensembles are loaded when the models are there."""
+    """Python models, an ensemble and config.json in one server; ensembles are loaded once their models exist."""
     folder = tmp_path_factory.mktemp("mixed")
     repository = Repository(folder / "repository")
     x, y = ("x", "FP32", [1, 4]), ("y", "FP32", [1, 4])
@@ -447,10 +448,10 @@ def test_a_start_is_taken_back_when_a_later_node_fails(mixed_client):
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-X, start=True)
     assert MISSING in refusal(model, mixed_client, "sum", 61)
     np.testing.assert_array_equal(ask(mixed_client, "guarded", 61, start=True), X)
-    # In the middle the sequence stays as it was before the request.
+    # In the middle, the sequence stays as it was before the request.
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-2 * X)
     np.testing.assert_array_equal(ask(mixed_client, "guarded", 61, x=3 * X), 4 * X)
-    # The one model has ended it.
+    # The first model has ended it.
     assert "below zero" in refusal(ask, mixed_client, "guarded", 61, x=-9 * X, end=True)
     assert MISSING in refusal(model, mixed_client, "sum", 61)
 

@@ -1,6 +1,7 @@
-"""Thousands of requests drawn from a seed, over four APIs, against a few lines of Python that know the rules of sequences.
+"""Thousands of requests drawn from a seed, over four APIs, checked against a short Python model of the rules of
+sequences.
 
-The server is reloaded and started anew on the way; with a folder for the states, no client is to notice.
+The server is reloaded and restarted on the way. With a folder for the states, clients must not notice it.
 """
 
 import json
@@ -38,14 +39,14 @@ CODES = {
 
 
 class Rules:
-    """What a model of sums has to answer: (sums, id), or the text of a refusal."""
+    """The expected answers of a summing model: (sums, id), or the text of a refusal."""
 
     def __init__(self):
         self.sums = {}
         self.next_id = 1
 
     def restart(self):
-        """A version begins to count anew, and keeps its sequences."""
+        """A new version restarts its id counter, and keeps the sequences."""
         self.next_id = 1
 
     def ask(self, x, sequence, control):
@@ -154,7 +155,7 @@ class KserveGrpc:
 
 
 class KserveRest:
-    """With parameters in place of inputs wherever they can say the same."""
+    """Uses parameters instead of inputs if they can express the same."""
 
     place = 1
 
@@ -182,7 +183,7 @@ APIS = [TfsGrpc, TfsRest, KserveGrpc, KserveRest]
 
 
 class Run:
-    """One server, and the rules beside it."""
+    """One server, and its expected behaviour."""
 
     def __init__(self, folder, seed):
         self.folder = folder

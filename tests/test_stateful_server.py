@@ -1,6 +1,7 @@
-"""Stateful models as an operator meets them: settings and their rules, the cleaner, the limit, reloads, metrics.
+"""Stateful models from the operator's view: settings and their rules, the cleaner, the limit, reloads, metrics.
 
-What each API answers is in test_stateful_tfs.py and test_stateful_kserve.py, many sequences in test_stateful_many.py.
+The answers of each API are tested in test_stateful_tfs.py and test_stateful_kserve.py, many sequences in
+test_stateful_many.py.
 """
 
 import itertools
@@ -22,7 +23,7 @@ START, END = 1, 2
 
 
 def step(server, sequence=None, control=None, name="sum", x=ONE):
-    """(status, outputs, or the body of an error) of one request over REST."""
+    """Returns (status, outputs or the body of an error) of one request over REST."""
     inputs = {"x": np.asarray(x).tolist()}
     if sequence is not None:
         inputs["sequence_id"] = [sequence]
@@ -33,7 +34,7 @@ def step(server, sequence=None, control=None, name="sum", x=ONE):
 
 
 def total(server, *rest, **more):
-    """The sum so far; the model gets ones, so it counts the steps."""
+    """Returns the sum so far; the inputs are ones, so it counts the steps."""
     status, outputs = step(server, *rest, **more)
     assert status == 200, outputs
     return outputs["y"][0][0]
@@ -45,7 +46,7 @@ def counts(server, name="sum"):
 
 @pytest.fixture
 def serve(tmp_path):
-    """serve({name: model or (model, settings)}, *options)"""
+    """serve({name: model or (model, settings)}, *options) starts a server."""
     started = []
 
     def start(wanted, *options, **more):
@@ -97,13 +98,13 @@ def test_settings_that_need_stateful(tmp_path, key):
     value = {"idle_sequence_cleanup": True, "max_sequence_number": 3, "low_latency_transformation": True}[key]
     text = "Stateful model config parameter used for non stateful model"
     path = plain_models.save(models.running_sum_model(), tmp_path / "sum")
-    # In a config.json the model is not loaded, and the server runs.
+    # In a config.json, only the model is not loaded; the server runs.
     config = {"model_config_list": [plain_models.entry("sum", path, **{key: value})]}
     with OvmsServer(config, workdir=tmp_path) as server:
         assert server.states("sum") == {1: "LOADING"}
         assert text in server.log
         assert key in server.log
-    # On the command line the server does not start.
+    # On the command line, the server does not start.
     options = ["--model_name", "sum", "--model_path", path, f"--{key}", str(value).lower()]
     server = Server([], *options, workdir=tmp_path, ready=False, listening=False)
     assert server.wait_exit() != 0

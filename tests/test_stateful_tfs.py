@@ -30,7 +30,7 @@ CONTROL_TYPE = "Could not find sequence control input in expected tensor proto f
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A refusal as either protocol shows it."""
+    """A refusal in the form of either protocol."""
 
     grpc: grpc.StatusCode
     rest: int
@@ -59,7 +59,7 @@ class RefusedError(Exception):
 
 
 def refused(fault, client, *args, **more):
-    """The request is refused, with the code and the whole text of the fault."""
+    """Asserts that the request is refused with the code and the whole text of the fault."""
     with pytest.raises(RefusedError) as error:
         client.ask(*args, **more)
     assert error.value.text == fault.text
@@ -152,7 +152,7 @@ class RestClient:
 
 
 def row(*values):
-    """An input of the models of sums."""
+    """Returns an input of the summing models."""
     return np.resize(np.array(values, np.float32), (1, SIZE))
 
 
@@ -206,7 +206,7 @@ def client(request, clients):
     return clients[request.param]
 
 
-# Each test has sequences of its own.
+# Each test has its own sequences.
 _ids = itertools.count(1000)
 
 
@@ -220,7 +220,7 @@ def answers(answer, y, sequence):
     assert answer[1] == sequence
 
 
-# ---- the life of a sequence ----
+# ---- lifetime of a sequence ----
 
 
 def test_from_start_to_end(client, sequence):
@@ -229,7 +229,7 @@ def test_from_start_to_end(client, sequence):
     answers(client.ask("sum", row(100), sequence, NONE), row(111, 112), sequence)
     answers(client.ask("sum", row(1000), sequence, END), row(1111, 1112), sequence)
     refused(MISSING, client, "sum", row(1), sequence)
-    # A new sequence of the same name knows nothing of the old one.
+    # A new sequence with the same id does not have the old one's state.
     answers(client.ask("sum", row(5), sequence, START), row(5), sequence)
     answers(client.ask("sum", row(5), sequence, END), row(10), sequence)
 
@@ -280,7 +280,7 @@ def test_ids_that_the_server_gives(client):
     model = f"counted_{client.protocol}"
     answers(client.ask(model, row(1), control=START), row(1), 1)
     answers(client.ask(model, row(1), 1, END), row(2), 1)
-    # One that is free again is given again, and one in use is not.
+    # A free id is given again, but a used one is not.
     answers(client.ask(model, row(1), control=START), row(1), 1)
     answers(client.ask(model, row(1), 0, START), row(1), 2)
     answers(client.ask(model, row(1), 3, START), row(1), 3)
@@ -295,7 +295,7 @@ def test_there_is_a_limit(client):
     client.ask(model, row(1), 2, START)
     refused(FULL, client, model, row(1), 3, START)
     refused(FULL, client, model, row(1), control=START)
-    # That there are too many is said before anything else.
+    # The limit is checked before everything else.
     refused(FULL, client, model, row(1), 2, START)
     answers(client.ask(model, row(1), 1), row(2), 1)
     refused(MISSING, client, model, row(1), 3)
@@ -324,7 +324,7 @@ def test_many_at_once(clients):
 
 
 def test_requests_of_one_sequence_at_once(clients, sequence):
-    """Each adds one, so that the answers tell an order, in which none is missing."""
+    """Concurrent requests of one sequence each add one, so the answers must form a sequence without gaps."""
     clients["grpc"].ask("sum", row(0), sequence, START)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(clients[PROTOCOLS[i % 2]].ask, "sum", row(1), sequence) for i in range(64)]
@@ -367,7 +367,7 @@ def test_a_request_that_names_no_sequence(client):
 
 
 def start_while_it_ends(client, sequence):
-    """What a start is told when the end of the sequence has come; None when that is over before it asks."""
+    """Returns the error of a start while the sequence ends; None if the end was over first."""
     client.ask("slow", row(1), sequence, START)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         end = pool.submit(client.ask, "slow", row(1), sequence, END)
@@ -385,7 +385,7 @@ def start_while_it_ends(client, sequence):
 
 
 def test_a_start_while_the_last_request_runs(client, sequence):
-    # The end takes hundreds of milliseconds and a refusal one, so the first try does it as a rule.
+    # The end takes hundreds of milliseconds and a refusal one, so the first attempt usually succeeds.
     error = next(filter(None, (start_while_it_ends(client, sequence) for _ in range(20))), None)
     assert error is not None
     assert error.text == TERMINATED.text
@@ -410,7 +410,7 @@ GRPC_FORMS = [
     (dict(sequence_control_input=number("UINT32", tensor_content=bytes(4))), CONTROL_TYPE),
     (dict(sequence_control_input=number("UINT32", int_val=[1])), CONTROL_TYPE),
     (dict(sequence_control_input=number("UINT64", uint64_val=[1])), CONTROL_TYPE),
-    # The id is looked at first, then the control, then its value, then everything else.
+    # The server checks the id first, then the control, then its value, then everything else.
     (
         dict(
             sequence_id=number("UINT64", (2,), uint64_val=[1, 2]),
@@ -525,7 +525,7 @@ def test_a_header_names_the_sequence(client, sequence):
     refused(NO_ID, client, "sum", row(1), header="0")
 
 
-# ---- what is special to a protocol ----
+# ---- features of one protocol ----
 
 
 def test_rows(clients, sequence):
@@ -535,7 +535,7 @@ def test_rows(clients, sequence):
     assert client.send("sum", body) == {"predictions": [{"y": x, "sequence_id": sequence}]}
     body = {"instances": [{"x": x, "sequence_id": sequence}]}
     assert client.send("sum", body) == {"predictions": [{"y": [2.0] * SIZE, "sequence_id": sequence}]}
-    # Without a name, for the only input of the model.
+    # Without a name, for the model's only input.
     assert client.send("sum", {"instances": [x]}, str(sequence))["predictions"][0]["y"] == [3.0] * SIZE
     for wrong, text in [
         ({"sequence_id": [sequence]}, ID_RANK),

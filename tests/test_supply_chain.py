@@ -1,4 +1,4 @@
-"""What Braid is made of comes from where it is said to come from: hashes of what is installed, and the advisories' scan."""
+"""The components of Braid have verified origins: hashes of installed packages, and the scan for advisories."""
 
 import hashlib
 import importlib.machinery
@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 
 def script(name):
-    """A script of scripts/ as a module."""
+    """Loads a script of scripts/ as a module."""
     loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -42,7 +42,7 @@ def test_every_pin_has_hashes():
         for name, one in locked.items():
             assert one.sets, name
             assert one.hashes, name
-        # Nothing of the file escapes its reader.
+        # The parser understands every line of the file.
         text = (ROOT / "requirements" / lock_file).read_text()
         assert text.count("--hash=") == sum(len(one.hashes) for one in locked.values())
         assert text.count("==") == len(locked)
@@ -57,7 +57,7 @@ def test_environments_of_their_own_are_locked():
 
 
 def test_the_lock_has_all_that_the_sets_need():
-    """As the installed releases say what they depend on; each set that a command installs is one of the lock's."""
+    """The lock has all dependencies that the installed releases declare, and the sets that commands install."""
     pins = lock.read_pins()
     try:
         installed = {name: importlib.metadata.version(name) for name in pins}
@@ -87,7 +87,7 @@ def site_packages():
 
 
 def write_wheel(folder, name, version, text):
-    """A wheel of one module; the path and the SHA-256 of the file."""
+    """Writes a wheel of one module; returns its path and SHA-256."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
@@ -103,7 +103,7 @@ def write_wheel(folder, name, version, text):
 
 
 class Checkout:
-    """A checkout with scripts/python-env alone, and a folder that stands for the index."""
+    """A checkout with only scripts/python-env, and a folder as the package index."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -121,7 +121,7 @@ class Checkout:
         (self.folder / "requirements/lock.txt").write_text(text)
 
     def offer(self, name):
-        """Makes the index have a wheel; gives its SHA-256."""
+        """Adds a wheel to the index; returns its SHA-256."""
         return write_wheel(self.folder / "index", name, "1.0", f"NAME = {name!r}\n")[1]
 
     def install(self, *sets):
@@ -144,7 +144,7 @@ def checkout(tmp_path_factory):
 
 
 def test_only_what_the_lock_has_for_a_set_is_installed(checkout):
-    """Without what the packages say that they depend on, which nothing offers."""
+    """Only the lock's packages of a set are installed, without their declared dependencies, which the index lacks."""
     wanted, other = checkout.offer("wanted"), checkout.offer("other")
     checkout.lock(("wanted", "build test", ["0" * 64, wanted]), ("other", "test", [other]))
     ran = checkout.install("build")
@@ -158,7 +158,7 @@ def test_only_what_the_lock_has_for_a_set_is_installed(checkout):
 def test_a_file_with_another_hash_is_refused(checkout):
     checkout.offer("changed")
     checkout.lock(("changed", "build", ["0" * 64]))
-    # Nothing says afterwards that the set is there.
+    # The set is still not recorded as installed.
     for _ in range(2):
         ran = checkout.install("build")
         assert ran.returncode != 0
@@ -194,7 +194,7 @@ def scripts_and_builds():
 
 
 def test_packages_come_by_the_ways_that_check_them():
-    """npm by its lock, pip by hashes where Braid is built; apt never without signatures."""
+    """Packages are installed only by verifying commands: npm by its lock, pip by hashes in builds, apt with signatures."""
     checked = 0
     for path in scripts_and_builds():
         text = path.read_text(errors="replace")
@@ -273,7 +273,7 @@ def test_advisories_of_what_is_pinned_are_found(tmp_path, kind):
 
 
 def test_a_database_that_does_not_answer_is_named():
-    """An index that nobody serves: the port is that of no server."""
+    """An unreachable database is named in the error; the port has no server."""
     environment = {
         **os.environ,
         "PIP_INDEX_URL": "http://127.0.0.1:1/simple",

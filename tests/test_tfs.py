@@ -1,4 +1,4 @@
-"""TensorFlow Serving's clients, gRPC and REST: of servables that a config.json names, and of Triton's models."""
+"""TensorFlow Serving's clients, gRPC and REST: servables of a config.json, and Triton's models."""
 
 import base64
 import concurrent.futures
@@ -34,7 +34,7 @@ def client_of(protocol, server):
 
 
 def tensor(dtype, shape, content=b"", **values):
-    """A TensorProto; values are its *_val fields."""
+    """Returns a TensorProto; values are its *_val fields."""
     proto = tensor_pb2.TensorProto(dtype=getattr(types_pb2, f"DT_{dtype}"), tensor_content=content, **values)
     for size in shape:
         proto.tensor_shape.dim.add(size=size)
@@ -52,7 +52,7 @@ def predict_request(model, outputs=(), version=None, **inputs):
 
 
 def predict(server, model, body, path=""):
-    """(status, value) of POST :predict."""
+    """Returns (status, value) of POST :predict."""
     text = body if isinstance(body, (str, bytes)) else json.dumps(body)
     status, headers, answer = server.request("POST", f"/v1/models/{model}{path}:predict", text)
     assert headers["Content-Type"] == "application/json"

@@ -1,4 +1,4 @@
-"""TLS on the ports of HTTP, metrics and gRPC, with the clients that people have."""
+"""TLS on the ports of HTTP, metrics and gRPC, with common clients."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ from harness.server import BINARY, ROOT, Server
 from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
-# Waits until it is cancelled, and leaves a file then.
+# Waits until it is cancelled, and then writes a file.
 PATIENT = per_request(
     """
     open(os.path.join(self.args["model_repository"], "STARTED"), "w").close()
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
 
 
 def options(folder, *, mutual=False, root=False):
-    """Those of the server, for both protocols."""
+    """Returns the server's options for both protocols."""
     given = []
     for protocol in ("http", "grpc"):
         given += [f"--{protocol}-use-ssl-mutual" if mutual else f"--{protocol}-use-ssl"]
@@ -71,7 +71,7 @@ def options(folder, *, mutual=False, root=False):
 
 
 def context(folder, client=None):
-    """What a client of Python's own trusts and shows."""
+    """Returns the SSLContext of a Python client: its trusted root, and its certificate."""
     made = ssl.create_default_context(cafile=folder / "root.pem")
     if client:
         made.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
@@ -144,7 +144,7 @@ def test_requests_and_urllib3(server, folder):
         for _ in range(3):
             answer = session.post(url + PATH, json=BODY, timeout=20)
             assert answer.json()["outputs"][0]["data"] == [1, 2]
-        # In chunks, as requests sends what it cannot measure.
+        # In chunks, as the requests library sends bodies of unknown size.
         pieces = json.dumps(BODY).encode()
         answer = session.post(url + PATH, data=iter([pieces[:10], pieces[10:]]), timeout=20)
         assert answer.json()["outputs"][0]["data"] == [1, 2]
@@ -187,14 +187,14 @@ def test_the_line_to_paste(server):
 
 
 def status_over_http(server, made):
-    """Of a request with this SSLContext."""
+    """Returns the status of a request with this SSLContext."""
     host, _, port = server.http.rpartition(":")
     with contextlib.closing(http.client.HTTPSConnection(host, int(port), timeout=20, context=made)) as client:
         client.request("GET", "/v2/health/ready")
         return client.getresponse().status
 
 
-# ---- what is not TLS, or not ours ------------------------------------------------------------------
+# ---- invalid TLS connections -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("port", ["http", "metrics", "grpc"])
@@ -244,7 +244,7 @@ def test_running_request_of_a_client_that_goes_away_is_cancelled(server, module_
         if way == "with more on its way":
             client.sendall(head + body)
         if way != "cut off":
-            # Says that it ends; the server says nothing yet.
+            # The client ends its side; the server sends nothing yet.
             client.settimeout(0.01)
             with contextlib.suppress(TimeoutError):
                 client.unwrap()
@@ -357,7 +357,7 @@ def test_certificates_are_read_again(repository, serve, folder, tmp_path):
     kept = server.connection()
     kept.request("GET", "/v2/health/live")
     kept.getresponse().read()
-    # A certificate without its key is no use: what was read before is used on.
+    # A certificate without its key is unusable: the previous pair stays in use.
     shutil.copy(folder / "client.pem", own / "server.pem")
     server.wait_for_log("certificates stay as they were: cannot use the server key")
     assert number_over("http") == before
@@ -376,7 +376,7 @@ def test_certificates_are_read_again(repository, serve, folder, tmp_path):
                 return False
 
         wait_until(trusted_now, 30, "the new certificate")
-    # A connection that was there goes on.
+    # An existing connection continues.
     kept.request("GET", "/v2/health/live")
     assert kept.getresponse().status == 200
     kept.close()
@@ -384,7 +384,7 @@ def test_certificates_are_read_again(repository, serve, folder, tmp_path):
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="there is no curl or no openssl")
 def test_what_the_page_starts_with(tmp_path):
-    """Its commands are run, and the server that it starts is asked as it says."""
+    """Runs the commands of the documentation's page, and sends its requests to the server that they start."""
     text = (ROOT / "docs" / "tls.md").read_text()
     make, serve, ask = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[:3]
     subprocess.run(["bash", "-euc", make], cwd=tmp_path, check=True, capture_output=True, timeout=60)
@@ -449,7 +449,7 @@ def test_braid_bench_and_braid_try(server, folder, protocol):
 
 # ---- sessions that are resumed --------------------------------------------------------------------
 
-# What makes either port answer, so that its tickets have come.
+# Requests that make either port answer, so that its session tickets have arrived.
 QUESTIONS = {
     "http": b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "grpc": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]),

@@ -30,10 +30,10 @@ def test_ids_and_back(client, tokenizer):
     expected = tokenizer.encode_batch(TEXTS)
     assert ids.tolist() == [row.ids for row in expected]
     assert mask.tolist() == [row.attention_mask for row in expected]
-    assert mask.sum(axis=1)[2] == 2  # an empty text is the marks at both ends
+    assert mask.sum(axis=1)[2] == 2  # an empty text has only the marks at both ends
     assert ids.shape[1] == mask.sum(axis=1).max()
     decoded = client.infer("decode", {"IDS": ids}).as_numpy("TEXT")[:, 0]
-    # Accents are composed on the way in.
+    # Accents are composed during encoding.
     assert [text.decode() for text in decoded] == [*TEXTS[:-1], "é"]
 
 

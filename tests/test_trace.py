@@ -12,7 +12,7 @@ from harness.repository import config, per_request
 from harness.waiting import wait_until
 
 IN = {"IN": np.array([1.5, 2], dtype=np.float32)}
-# Answers with the context of its trace.
+# Returns the context of its trace.
 CONTEXT = per_request("return respond(OUT=np.array([str(request.trace().get_context())], dtype=object))")
 FULL = {
     "trace_level": ["TIMESTAMPS"],
@@ -35,7 +35,7 @@ ensemble_scheduling {
 """
 
 
-# Calls "same", once as a part of its request's trace and once apart.
+# Calls "same" twice: as a part of its request's trace, and separately.
 CALLER = per_request(
     """
     def call(**more):
@@ -97,7 +97,7 @@ def server(module_repository, module_serve, trace_file):
 
 @pytest.fixture
 def timestamps(server):
-    """Tracing of timestamps is on for the test."""
+    """Turns the tracing of timestamps on for the test."""
     assert server.json("POST", "/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]})[0] == 200
     yield
     reset = dict.fromkeys(["trace_level", "trace_rate", "trace_count", "log_frequency"])
@@ -106,9 +106,9 @@ def timestamps(server):
 
 
 def read(path):
-    """Traces by id, each with what was said about it, put together."""
+    """Returns traces by id, each with all its entries merged."""
     traces = {}
-    text = path.read_text() if path.exists() else ""  # it is empty until the first are written
+    text = path.read_text() if path.exists() else ""  # empty until the first are written
     for entry in json.loads(text or "[]"):
         trace = traces.setdefault(entry.pop("id"), {"timestamps": {}, "tensors": []})
         for stamp in entry.pop("timestamps", []):
@@ -334,7 +334,7 @@ def test_log_frequency_counts_traces_into_files(server, timestamps, trace_file, 
 
     pairs = [["indexed-0", "indexed-1"], ["indexed-2", "indexed-3"]]
     wait_until(lambda: indexed() == pairs, 10, "two files")
-    # What is left is written when the setting ends.
+    # The remaining traces are written when the setting ends.
     settings(client, "same", {"log_frequency": None})
     wait_until(lambda: indexed() == [*pairs, ["indexed-4"]], 10, "the third file")
 
@@ -360,7 +360,7 @@ def test_all_is_written_when_the_server_stops(repository, serve, connect, tmp_pa
 
 
 class Collector:
-    """Takes OTLP over HTTP and keeps the spans."""
+    """Accepts OTLP over HTTP and keeps the spans."""
 
     def __init__(self):
         self.spans = []
@@ -396,7 +396,7 @@ class Collector:
         self.thread.join()
 
     def trace(self, request_id):
-        """The spans of a request's trace, by name."""
+        """Returns the spans of a request's trace, by name."""
 
         def look():
             for span in list(self.spans):

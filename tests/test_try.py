@@ -1,4 +1,4 @@
-"""`braid try` against a real server: what it sends, what it shows, and what it says when something is not there."""
+"""`braid try` against a real server: its requests, its output, and its errors."""
 
 import json
 import struct
@@ -70,7 +70,7 @@ def attempt(server, protocol, *arguments, text=True):
 
 
 def outputs(done):
-    """The outputs of each response of --json."""
+    """Returns the outputs of each response of --json."""
     assert done.returncode == 0, done.stderr
     return [{each["name"]: each for each in json.loads(line)["outputs"]} for line in done.stdout.splitlines()]
 
@@ -158,7 +158,7 @@ def test_a_file_for_numbers_that_holds_none_is_refused(server, tmp_path):
             f"braid try: -d IN: {tmp_path}/file: it is no image, no .npy, no text of numbers, and as bytes of INT64 does "
             f"not fit: {why}\n"
         )
-    # The bytes of an image are what a server decodes.
+    # A server decodes the bytes of an image.
     (tmp_path / "image").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\2\0\0\0")
     assert '"datatype":"BYTES"' in attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/image", "--curl").stdout
 

@@ -1,4 +1,4 @@
-"""Limits for user code that does not come back, and threads of the server that stand still."""
+"""Limits for user code that does not return, and stalled threads of the server."""
 
 import concurrent.futures
 import contextlib
@@ -24,7 +24,7 @@ from tritonclient.utils import InferenceServerException
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# "hang" does not come back, "busy" neither and keeps the interpreter to itself, "late" takes 1.1 s.
+# "hang" and "busy" do not return, and "busy" keeps the GIL; "late" takes 1.1 s.
 SOURCE = (
     per_request("""
     text = get(request, "IN")[0].decode()
@@ -64,7 +64,7 @@ def parameter(key, value):
 
 
 def ask(client, text="x", model="m"):
-    """What a model of SOURCE answers, and the process that does."""
+    """Returns the answer of a model of SOURCE, and its process."""
     answered, pid = client.infer(model, {"IN": strings(text)}).as_numpy("OUT")[0].decode().rsplit(" ", 1)
     assert answered == text
     return int(pid)
@@ -76,7 +76,7 @@ def timeouts(server, model):
     )
 
 
-# Each protocol and each way once; how an execute() ends is not the protocol's.
+# Each protocol and each way once, because the protocol does not affect how an execute() ends.
 @pytest.mark.parametrize(
     ("how", "protocol"),
     [
@@ -98,7 +98,7 @@ def test_an_execute_that_does_not_come_back_fails_and_its_process_is_started_ane
     with client.fails("UNAVAILABLE", text=limit_of("m", 1000)):
         ask(client, how)
     assert 1 <= time.monotonic() - began < PATIENCE
-    # The next one is for the fresh process.
+    # The next request goes to the fresh process.
     assert ask(client) != before
     assert not alive(before)
     log = server.log
@@ -164,7 +164,7 @@ def test_a_process_that_stands_still_before_it_begins_loses_nothing(repository, 
     client = connect("grpc", server)
     before = ask(client)
     os.kill(before, signal.SIGSTOP)
-    # It was handed to the process, whose user code never saw it.
+    # It was handed to the process, but never reached user code.
     assert ask(client, "after all") != before
 
 
@@ -196,7 +196,7 @@ def test_an_asynchronous_execute_has_the_limit_too(repository, serve, connect):
     assert client.infer("m", {"IN": strings("x")}).as_numpy("OUT")[0] == b"x"
 
 
-# Answers N times, a quarter of a second apart, from a thread; "quiet" leaves it at that, without the end.
+# Sends N responses, a quarter of a second apart, from a thread. "quiet" sends neither more responses nor the end.
 DECOUPLED = """
 import threading, time
 import numpy as np
@@ -234,7 +234,7 @@ def streamed(server, text):
 def test_the_limit_of_a_decoupled_model_is_for_each_response(repository, serve):
     repository.add("m", DECOUPLED, config("m", TEXT, OUT, extra="model_transaction_policy { decoupled: true }"))
     server = serve(repository, "--execute-timeout-ms=1000")
-    # Longer as a whole than the limit.
+    # Longer in total than the limit.
     assert streamed(server, "6") == [str(number) for number in range(6)]
     assert timeouts(server, "m") == 0
     assert streamed(server, "2 quiet") == ["0", "1", limit_of("m", 1000)]
@@ -353,7 +353,7 @@ def test_a_limit_that_is_no_number_is_refused(repository, serve, key):
 
 
 def test_a_thread_that_stands_still_is_seen(repository, tmp_path):
-    """What reads the log does not read, so who writes to it stands still."""
+    """A stalled thread is reported: the log's reader stops, so the thread that writes to the log stalls."""
     batching = "sequence_batching { max_sequence_idle_microseconds: 60000000 }"
     repository.add("m", SOURCE, config("m", TEXT, OUT, extra=batching))
     pipe = tmp_path / "log"
@@ -387,17 +387,17 @@ def test_a_thread_that_stands_still_is_seen(repository, tmp_path):
             assert stalls() == 0
             stop.set()
             thread.join()
-            # That a sequence begins anew is a line of the log, written by the thread that has read the request.
+            # The thread that has read the request logs that a sequence begins anew.
             with contextlib.suppress(TimeoutError):
                 while True:
                     server.request("POST", "/v2/models/m/infer", json.dumps(begin), timeout=3)
-            # It writes under the model's lock, which a scrape needs as well: that is asked afterwards.
+            # It writes under the model's lock, which a scrape also needs, so the metrics are read afterwards.
             thread = reading()
             wait_until(lambda: b"thread brd-http-0 goes on after " in said, PATIENCE, "the end of the stall")
             assert stalls() >= 1
             text = said.decode(errors="replace")
             assert re.search(r"thread brd-http-0 stands still for \d+ ms, in:", text)
-            # Its stack: the write, and the call that led there.
+            # Its stack: the write, and the caller.
             assert "braid::Logger::Write(" in text, text
             assert "braid::SequenceModel::Infer(" in text, text
             server.stop()

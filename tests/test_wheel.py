@@ -1,4 +1,5 @@
-"""The Python package: built by scripts/build-wheel, installed into a virtual environment of its own, and used as its page says."""
+"""The Python package: built by scripts/build-wheel, installed into a separate virtual environment, and used as in its
+documentation."""
 
 import base64
 import hashlib
@@ -31,7 +32,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """The interpreter of an environment that has the wheel, and of the project's environment its dependencies alone."""
+    """The interpreter of an environment with the wheel, and with only its dependencies from the project's environment."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
     interpreter = folder / "bin/python"
@@ -46,7 +47,7 @@ def python(wheel, tmp_path_factory):
 
 
 def run(python, code, tmp_path):
-    """What `code` prints, in a process that knows the environment by its interpreter alone."""
+    """Returns the output of `code`, in a process that finds the environment only through its interpreter."""
     clean = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     ran = subprocess.run(
         [python, "-c", textwrap.dedent(code)], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100
@@ -156,7 +157,7 @@ def test_check_imports_models_in_that_environment_too(python, models, tmp_path):
 
 
 def test_it_needs_no_library_that_is_neither_bundled_nor_of_every_system(python, tmp_path):
-    """What the server is linked with lies in the wheel or in OpenVINO's, but for the C library's own."""
+    """Except the C library's own, all libraries of the server are in the wheel or in OpenVINO's."""
     packages = next(python.parent.parent.glob("lib/python3*/site-packages"))
     listed = subprocess.run(["ldd", packages / "braid/_files/bin/braid"], capture_output=True, text=True, check=True)
     assert "not found" not in listed.stdout
@@ -177,7 +178,7 @@ def test_two_builds_give_the_same_bytes(wheel, tmp_path):
 
 
 def test_types_are_strict(tmp_path):
-    """The package, and what its page shows, under mypy."""
+    """The package, and the examples of its page, pass mypy in strict mode."""
     page = (ROOT / "docs/install.md").read_text()
     snippet = tmp_path / "snippet.py"
     snippet.write_text(re.search(r"```python\n(import braid\n.*?)```", page, re.S).group(1) + "reveal_type(outputs)\n")
@@ -189,12 +190,12 @@ def test_types_are_strict(tmp_path):
         env={**os.environ, "MYPYPATH": str(ROOT / "python")},
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    # No Any has got in between.
+    # No type became Any.
     assert 'Revealed type is "dict[str, numpy.ndarray[' in checked.stdout.replace("builtins.", ""), checked.stdout
 
 
 def test_its_programs_are_hardened(wheel):
-    """And are those that were built, without their symbols: the same machine code."""
+    """The wheel's programs are hardened, and have the same machine code as those of the build, without symbols."""
     ran = subprocess.run([sys.executable, ROOT / "scripts/check-hardening", wheel], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
     hardened = re.findall(r"(\S+): hardened$", ran.stdout, re.M)
@@ -219,7 +220,7 @@ def test_its_bill_of_materials(wheel, bill_of):
     assert root["purl"] == f"pkg:pypi/braid-server@{root['version']}"
     assert root["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]
     parts = {part["name"]: part for part in bill["components"]}
-    # Each file of the wheel is there once, with its hash, but what says something of the wheel.
+    # The SBOM lists each file of the wheel once, with its hash, except files about the wheel itself.
     files = {
         file["name"]: file["hashes"][0]["content"]
         for part in [root, *parts.values()]
@@ -232,7 +233,7 @@ def test_its_bill_of_materials(wheel, bill_of):
             if not name.endswith("/") and not re.search(r"\.dist-info/(?!licenses/)", name)
         }
     assert files == expected
-    # Libraries of Debian by their source packages, as dpkg knows them.
+    # Debian's libraries are listed by their source packages, as in dpkg.
     query = ["dpkg-query", "-W", "-f", "${Version}|${source:Package} ${source:Version}", "libnghttp2-14"]
     version, _, source = subprocess.run(query, capture_output=True, text=True, check=True).stdout.partition("|")
     nghttp2 = parts["libnghttp2-14"]
@@ -241,18 +242,18 @@ def test_its_bill_of_materials(wheel, bill_of):
     assert how(nghttp2) == "bundled"
     assert [file["name"].startswith("braid_server.libs/libnghttp2-") for file in nghttp2["components"]] == [True]
     assert {"libssl3", "libprotobuf32", "libarchive13"} <= set(parts)
-    # What is in the machine code without being a library beside it.
+    # Libraries inside the machine code.
     for name in ("libboost1.81-dev", "nlohmann-json3-dev", "libcli11-dev"):
         assert how(parts[name]) == "compiled in", name
     assert "libssl-dev" not in parts
     assert "libgtest-dev" not in parts
     assert {"license": {"id": "MIT"}} in parts["nlohmann-json3-dev"]["licenses"]
-    # Of npm, by the lock.
+    # From npm, by the lock.
     locked = json.loads((ROOT / "console/package-lock.json").read_text())["packages"]["node_modules/preact"]
     assert parts["preact"]["version"] == locked["version"]
     digest = base64.b64encode(bytes.fromhex(parts["preact"]["hashes"][0]["content"])).decode()
     assert locked["integrity"] == f"sha512-{digest}"
-    # Of PyPI, installed beside it.
+    # From PyPI, installed separately.
     assert how(parts["openvino"]) == how(parts["numpy"]) == "needed"
     assert parts["openvino"]["purl"] == f"pkg:pypi/openvino@{parts['openvino']['version']}"
     assert how(parts["openvino"], "versions") == f"=={parts['openvino']['version']}"

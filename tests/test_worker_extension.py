@@ -1,4 +1,4 @@
-"""One build of the worker's extension serves every CPython from 3.11 on."""
+"""One build of the worker's extension works with every CPython from 3.11 on."""
 
 import glob
 import os
@@ -15,7 +15,7 @@ EXTENSION = WORKER / "_braid_worker.abi3.so"
 
 
 def interpreters():
-    """Every CPython from 3.11 on that can be found here, one of each version."""
+    """Returns all installed CPythons from 3.11 on, one of each version."""
     found = {}
     named = (shutil.which(f"python3.{minor}") for minor in range(11, 20))
     kept = glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))
@@ -36,7 +36,7 @@ def test_extension_loads(python):
     code = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import _braid_worker; print(_braid_worker.__file__)"
     loaded = subprocess.run([python, "-c", code], capture_output=True, text=True)
     if "No module named 'numpy'" in loaded.stderr:
-        return  # the file was loaded and its start ran up to its one dependency, which this interpreter lacks
+        return  # the extension was loaded, and its init ran up to its only dependency, which this interpreter lacks
     assert loaded.stdout.strip() == str(EXTENSION), loaded.stderr
 
 

@@ -1,4 +1,4 @@
-"""The memory of models' processes: in the metrics, and with a limit behind which a process is replaced."""
+"""The memory of models' processes: in the metrics, and with a limit beyond which a process is replaced."""
 
 import concurrent.futures
 import pathlib
@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 MIB = 1 << 20
 PATIENCE = 30
 
-# Each request leaves a MiB behind, or none: answers with twice the number, and with the process.
+# Each request leaks a MiB, or nothing. Returns twice the number, and the process.
 LEAKS = per_request("""
     number, leaked = get(request, "IN")
     if leaked:
@@ -34,7 +34,7 @@ def parameter(value):
 
 
 def ask(client, number, leaked=MIB, model="m", **more):
-    """The process that has answered."""
+    """Returns the process that has answered."""
     doubled, pid = client.infer(model, {"IN": np.array([number, leaked], np.int64)}, **more).as_numpy("OUT").tolist()
     assert doubled == 2 * number
     return pid
@@ -60,7 +60,7 @@ def test_the_memory_of_each_process_is_in_the_metrics(repository, serve, connect
     server = serve(repository)
     client = connect("grpc", server)
     pid = ask(client, 1, 64 * MIB)
-    # A scrape has what was found in the last seconds.
+    # A scrape has the values of the last seconds.
     wait_until(lambda: server.metric_values()[series("braid_worker_pss_bytes")] > 64 * MIB, PATIENCE, "its memory")
     now = server.metric_values()[series("braid_worker_pss_bytes")]
     assert now == pytest.approx(proportional_bytes(pid), rel=0.1)
@@ -102,8 +102,8 @@ def test_a_model_that_leaks_is_replaced_and_no_request_is_lost(repository, serve
         done.set()
         watcher.join()
     assert first not in seen or len(seen) > 1
-    # 3200 MiB were leaked: at most the limit and what is leaked while a fresh process starts is kept at a time, which
-    # is more on a machine with much to do.
+    # 3200 MiB were leaked. At most the limit is in use, and the leaks during the start of a fresh process, which takes
+    # longer on a busy machine.
     assert limit / 2 < most[0] < 6 * limit, most
     statistics = server.json("GET", "/v2/models/m/stats")[1]["model_stats"][0]["inference_stats"]
     assert (statistics["success"]["count"], statistics["fail"]["count"]) == (requests + 1, 0)
@@ -117,7 +117,7 @@ def test_a_model_that_leaks_is_replaced_and_no_request_is_lost(repository, serve
     wait_until(lambda: not alive(first), PATIENCE, "the end of the first process")
 
 
-# Takes its time to start: nobody is to notice.
+# A slow start, which clients must not notice.
 SLOW = LEAKS.replace("        self.args = args\n", "        time.sleep(1.5)\n")
 
 
@@ -194,7 +194,7 @@ def test_a_replacement_waits_for_the_end_of_sequences(repository, serve, connect
 
     before = step(1, 150 * MIB, sequence_start=True)
     server.wait_for_log(r"a fresh process is started in its place")
-    # What the process knows of the sequence is not lost.
+    # The process keeps its state of the sequence.
     for number in range(2, 200):
         assert step(number) == before
     assert step(200, sequence_end=True) == before

@@ -49,7 +49,7 @@ __all__ = [
 
 
 class MemoryType(enum.IntEnum):
-    """Where the outputs of a call to another model are wanted."""
+    """The preferred memory for outputs of a call to another model."""
 
     TRITONSERVER_MEMORY_GPU = 0
     TRITONSERVER_MEMORY_CPU = 1
@@ -60,7 +60,7 @@ TRITONSERVER_MEMORY_CPU = MemoryType.TRITONSERVER_MEMORY_CPU
 
 
 class PreferredMemory:
-    """A hint about where outputs are to land."""
+    """A hint for the memory of outputs."""
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0):
         arguments.check_type(preferred_memory_type, MemoryType, "preferred_memory_type")
@@ -70,19 +70,19 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    """The trace that a request belongs to. Given to a request of the model's own, that is part of it too."""
+    """The trace of a request. Pass it to a model's own request to make that request part of the trace."""
 
     def __init__(self, context: str | None = None, request_id: int = 0):
         self._context = None if context is None else arguments.text(context, "context")
-        self.request_id = request_id  # the server's name for the request
+        self.request_id = request_id  # the server's id of the request
 
     def get_context(self) -> str | None:
-        """The OpenTelemetry context as JSON text, or None."""
+        """Returns the OpenTelemetry context as JSON text, or None."""
         return self._context
 
 
 class SharedMemory:
-    """The memory in which tensors travel. It has no fixed size here."""
+    """The shared memory for tensors. It has no fixed size."""
 
     def free_memory(self) -> int:
         return 1 << 40
@@ -92,7 +92,7 @@ shared_memory = SharedMemory()
 
 
 def async_event_future_done_callback(future) -> None:
-    """Logs what a coroutine raised that nobody waits for."""
+    """Logs the exception of a coroutine whose result is not awaited."""
     error = None if future.cancelled() else future.exception()
     if error is not None:
         Logger.log_error(f"{type(error).__name__}: {error}")
@@ -106,7 +106,7 @@ class LogLevel(enum.IntEnum):
 
 
 class Logger:
-    """Writes into the server's log, under the file and line of the caller. Used without an instance."""
+    """Writes to the server's log, with the file and line of the caller. Used without an instance."""
 
     LogLevel = LogLevel
     INFO = LogLevel.INFO
@@ -154,8 +154,8 @@ _LOAD_MODEL, _UNLOAD_MODEL, _IS_MODEL_READY = 1, 2, 3  # topics of ask()
 
 
 def load_model(model_name: str, config: str = "", files: dict | None = None) -> None:
-    """Loads a model, or loads it anew; with a configuration in the place of its file, and with files, by their
-    path in the model's folder, in the place of the folder. Returns when it is loaded."""
+    """Loads or reloads a model. `config` replaces the configuration file. `files` replaces the model's folder; the keys
+    are paths in the folder. Returns when the model is loaded."""
     model_name = arguments.text(model_name, "model_name")
     config = arguments.text(config, "config")
     if files is not None and not isinstance(files, dict):
@@ -170,14 +170,14 @@ def load_model(model_name: str, config: str = "", files: dict | None = None) -> 
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
-    """Begins to unload a model; with the models that it is made of, if so wanted."""
+    """Starts to unload a model, and its dependencies too with `unload_dependents`."""
     model_name = arguments.text(model_name, "model_name")
     arguments.check_type(unload_dependents, bool, "unload_dependents")
     _ask("unload model", _UNLOAD_MODEL, {"model_name": model_name, "unload_dependents": unload_dependents})
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Whether a model of the server can be called; with "", the version that a call would get."""
+    """Whether a model can be called. With version "", the version that a call would use."""
     model_name = arguments.text(model_name, "model_name")
     model_version = arguments.text(model_version, "model_version")
     text = {"model_name": model_name, "model_version": model_version}

@@ -1,4 +1,4 @@
-"""What Python models import as `pb_utils`.
+"""The API that Python models import as `pb_utils`.
 
 get_model_dir() is added when a model is initialized or completes its configuration.
 """
@@ -54,7 +54,7 @@ TRITON_STRING_TO_NUMPY = {
     "TYPE_STRING": np.object_,
 }
 
-# By the number of the type in the model configuration.
+# By the type's number in the model configuration.
 _TRITON_TO_NUMPY = {
     1: np.bool_,
     2: np.uint8,
@@ -75,31 +75,31 @@ _NUMPY_TO_TRITON[np.bytes_] = 13
 
 
 def triton_to_numpy_type(data_type):
-    """The numpy type for a number of the model configuration; None when there is none."""
+    """Returns the numpy type for a type number of the model configuration; None if there is none."""
     return _TRITON_TO_NUMPY.get(data_type)
 
 
 def numpy_to_triton_type(data_type):
-    """The number in the model configuration for a numpy dtype or type; None when there is none."""
+    """Returns the type number of the model configuration for a numpy dtype or type; None if there is none."""
     return _NUMPY_TO_TRITON.get(data_type.type if isinstance(data_type, np.dtype) else data_type)
 
 
 def triton_string_to_numpy(triton_type_string):
-    """The numpy type for "TYPE_FP32" and its like. Raises KeyError for others."""
+    """Returns the numpy type for a name such as "TYPE_FP32". Raises KeyError for others."""
     if isinstance(triton_type_string, bytes):
         triton_type_string = arguments.text(triton_type_string, "triton_type_string")
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 def get_input_config_by_name(model_config, name):
-    """The configuration of the input of that name, or None."""
+    """Returns the configuration of the input of that name, or None."""
     if isinstance(name, bytes):
         name = arguments.text(name, "name")
     return _config_by_name(model_config, "input", name)
 
 
 def get_output_config_by_name(model_config, name):
-    """The configuration of the output of that name, or None."""
+    """Returns the configuration of the output of that name, or None."""
     if isinstance(name, bytes):
         name = arguments.text(name, "name")
     return _config_by_name(model_config, "output", name)
@@ -113,5 +113,5 @@ def _config_by_name(model_config, kind, name):
 
 
 def using_decoupled_model_transaction_policy(model_config):
-    """Whether the model may answer a request any number of times."""
+    """Whether the model may send any number of responses to a request."""
     return model_config.get("model_transaction_policy", {}).get("decoupled", False)

@@ -1,4 +1,4 @@
-"""Inference over HTTP: KServe v2 with the extension for binary tensors, with the standard library alone."""
+"""Inference over HTTP: KServe v2 with the binary tensor extension, using only the standard library."""
 
 import http.client
 import json
@@ -35,8 +35,8 @@ class InferenceError(RuntimeError):
 
 
 def encode(array: np.ndarray) -> tuple[str, bytes]:
-    """The wire name of an array's type, and its bytes. Texts and bytes (dtypes S, U, O) are BYTES: four bytes of length,
-    little-endian, before each element."""
+    """Returns the wire name of an array's type, and its bytes. Texts and bytes (dtypes S, U, O) become BYTES: each
+    element is preceded by its length in four bytes, little-endian."""
     if array.dtype.kind in "SUO":
         elements = [item.encode() if isinstance(item, str) else bytes(item) for item in array.ravel().tolist()]
         return "BYTES", b"".join(struct.pack("<I", len(element)) + element for element in elements)
@@ -47,7 +47,7 @@ def encode(array: np.ndarray) -> tuple[str, bytes]:
 
 
 def decode(wire: str, shape: Iterable[int], content: bytes) -> np.ndarray:
-    """The array of an output. BYTES are an array of dtype object, of `bytes`."""
+    """Returns the array of an output. BYTES become an array of dtype object, with `bytes` elements."""
     if wire == "BYTES":
         elements = []
         at = 0
@@ -72,7 +72,7 @@ def infer(
     parameters: Mapping[str, Any] | None,
     timeout: float,
 ) -> dict[str, np.ndarray]:
-    """One request; see Server.infer."""
+    """Sends one request; see Server.infer."""
     described = []
     contents = []
     for name, value in inputs.items():

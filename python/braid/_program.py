@@ -1,4 +1,4 @@
-"""The program `braid` of the package."""
+"""The program `braid` in the package."""
 
 import os
 import pathlib
@@ -9,7 +9,8 @@ PROGRAM = pathlib.Path(__file__).resolve().parent / "_files" / "bin" / "braid"
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """The command line of the server's program. Models run in this interpreter's environment, unless --python names another."""
+    """Returns the command line of the server program. Models run in this interpreter's environment, unless --python
+    names another."""
     arguments = list(arguments)
     named = any(argument == "--python" or argument.startswith("--python=") for argument in arguments)
     if arguments[:1] in (["serve"], ["check"]) and not named:
@@ -18,6 +19,6 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Becomes the server's program, with the arguments of this one."""
+    """Replaces this process by the server program, with the same arguments."""
     arguments = command(sys.argv[1:])
     os.execv(arguments[0], arguments)

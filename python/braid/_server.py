@@ -16,20 +16,21 @@ from braid import _client, _program
 
 
 class ServerError(RuntimeError):
-    """The server did not start; the text ends with the end of its log."""
+    """The server did not start; the text ends with the last lines of its log."""
 
 
 class Server:
-    """`braid serve` as a child process, on ports of the loopback interface that the system hands out.
+    """`braid serve` as a child process, on free ports of the loopback interface.
 
-    It runs from the constructor on, with every model loaded, until stop() or the end of the `with` block. Models run in the
-    environment of this interpreter, unless `options` has `--python`.
+    The constructor returns when all models are loaded. The server runs until stop() or the end of the `with` block.
+    Models run in the environment of this interpreter, unless `options` has `--python`.
 
     Args:
-        repositories: folders of models, in Triton's layout; none with `--config_path` or the like among the options.
+        repositories: folders of models, in Triton's layout. Empty if `options` has `--config_path` or another source.
         options: further options of `braid serve`, such as `["--model-control-mode", "explicit"]`.
-        start_timeout: seconds that loading may take.
-        stop_timeout: seconds until a server that does not end is killed; requests in flight have `--exit-timeout-secs`.
+        start_timeout: limit for loading, in seconds.
+        stop_timeout: seconds until a server that does not end is killed. Requests in flight have
+            `--exit-timeout-secs` to end.
 
     Attributes:
         http, grpc, metrics: `host:port`; None when that protocol is off.
@@ -50,10 +51,10 @@ class Server:
         self.http: str | None = None
         self.grpc: str | None = None
         self.metrics: str | None = None
-        # What is given last wins, so `options` can ask for ports of their own.
+        # The last value of an option wins, so `options` can set other ports.
         command = ["serve", *(os.fspath(repository) for repository in repositories), "--host", "127.0.0.1"]
         command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", *options]
-        # Files and not pipes, which a server that says much would fill.
+        # Files instead of pipes, because a long log would fill a pipe and block the server.
         self._out: IO[bytes] = tempfile.TemporaryFile()
         self._log: IO[bytes] = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
@@ -71,7 +72,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has written to its log so far; also after stop()."""
+        """Returns the server's log so far; also after stop()."""
         return _read(self._log)
 
     def infer(
@@ -84,16 +85,16 @@ class Server:
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 60,
     ) -> dict[str, np.ndarray]:
-        """One inference over HTTP.
+        """Sends one inference request over HTTP.
 
         Args:
             model: name of a model, ensemble, pipeline or graph.
-            inputs: by name, whatever numpy makes an array of. Its dtype must be the input's: float32 for FP32.
+            inputs: arrays by name, or values that numpy converts. The dtype must be the input's: float32 for FP32.
                 Texts and bytes are BYTES.
-            outputs: the outputs that are wanted; None: all.
+            outputs: the requested outputs; None: all.
             version: "" for the model's default.
             parameters: of the request, such as `{"sequence_id": 7, "sequence_start": True}`.
-            timeout: seconds that the answer may take.
+            timeout: limit for the response, in seconds.
 
         Returns:
             The outputs by name. BYTES are arrays of `bytes` (dtype object); numeric arrays are read-only.
@@ -108,7 +109,8 @@ class Server:
         return _client.infer(self.http, model, inputs, outputs, version, parameters, timeout)
 
     def stop(self) -> int:
-        """Ends the server as SIGTERM does, requests in flight first. Returns its exit status; can be called again."""
+        """Ends the server as SIGTERM does: requests in flight finish first. Returns its exit status. Can be called
+        again."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -126,7 +128,7 @@ class Server:
         self.stop()
 
     def _wait(self, deadline: float) -> dict[str, str]:
-        """The addresses, which the server writes when all models are loaded."""
+        """Returns the addresses, which the server writes once all models are loaded."""
         while True:
             for line in _read(self._out).splitlines(keepends=True):
                 if line.startswith("listening: ") and line.endswith("\n"):

@@ -1,1 +1,2 @@
-"""Campaigns: long runs against a real server while things go wrong, each a script of this folder; docs/campaigns.md."""
+"""Campaigns: long runs against a real server while failures are injected. Each is a script in this folder;
+docs/campaigns.md."""

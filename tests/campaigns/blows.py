@@ -1,4 +1,4 @@
-"""What goes wrong around a server in a storm, one blow after the other."""
+"""The failures around a server in a storm, injected one after the other."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,8 @@ CLONE_NEWNS, MS_REC, MS_PRIVATE, MNT_DETACH = 0x00020000, 0x4000, 1 << 18, 2
 
 
 def private_disk(place, kib):
-    """Mounts a small disk in memory that no other process sees; why that cannot be, or None. Before any thread is started."""
+    """Mounts a small disk in memory that no other process sees. Returns why this is impossible, or None. Must be called
+    before any thread is started."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
         return f"no mount namespace: {os.strerror(ctypes.get_errno())}"
@@ -38,9 +39,9 @@ def release_disk(place):
 
 
 class Blows:
-    """Each method that is listed in `kinds()` strikes once, and has mended what it broke when it returns.
+    """Each method listed in `kinds()` injects one failure, and has repaired the damage when it returns.
 
-    `impossible`: {kind: why this machine has it not}.
+    `impossible`: {kind: why this machine does not support it}.
     """
 
     KINDS = {
@@ -75,7 +76,7 @@ class Blows:
             self.impossible["thread limit"] = "no control group of processes can be made"
 
     def environment(self, folder):
-        """For the server."""
+        """Returns the environment of the server."""
         if not FailingCalls.available():
             self.impossible["clock jumps"] = "build/tests/native/libfailing_calls.so is not built"
             return preloaded()
@@ -87,18 +88,18 @@ class Blows:
         self._load = load
         self._pid = server.process.pid
         if self._tasks is not None:
-            # What they start from now on is in it as well.
+            # Processes that they start from now on belong to the group, too.
             for pid in [*children(self._pid), self._pid]:
                 self._tasks.add(pid)
 
     def end(self):
-        """After the server's end."""
+        """Must be called after the server's end."""
         for group in (self._memory, self._tasks):
             if group is not None:
                 group.remove()
 
     def kinds(self):
-        """{kind: method}."""
+        """Returns {kind: method}."""
         return {kind: getattr(self, blow) for kind, blow in self.KINDS.items() if kind not in self.impossible}
 
     # ---- processes ----
@@ -127,13 +128,13 @@ class Blows:
                 self._signal(pid, signal.SIGCONT)
 
     def kill_worker(self, draw):
-        """Or several: some are at work."""
+        """Kills one worker or several, some of them busy."""
         workers = self._workers()
         for pid in draw.sample(workers, draw.randint(1, max(1, len(workers) // 2)) if workers else 0):
             self._signal(pid, signal.SIGKILL)
 
     def renew_workers(self):
-        """All workers end: those that come then are forked from one process, and share its memory."""
+        """Ends all workers. New ones are forked from one process, and share its memory."""
         for pid in self._workers():
             self._signal(pid, signal.SIGKILL)
 
@@ -156,14 +157,14 @@ class Blows:
             client.cut()
 
     def vanish(self, draw):
-        """Clients that go away in the middle of a request, or of its answer."""
+        """Clients that disconnect during a request or its response."""
         with KserveJson(self._server) as over_http, KserveGrpc(self._server) as over_grpc:
             for _ in range(5):
                 connection = draw.choice((over_http, over_grpc))
                 model = draw.choice(("plain", "batched", "caller", "chain", "collector"))
                 shape = (1, 1) if model == "batched" else (1,)
                 connection.vanish(model, {"IN": np.full(shape, 1, np.int64)}, draw)
-            # One that does not read what it is told by a model with a million answers.
+            # A client that does not read the responses of a model with a million of them.
             stream = over_grpc.stub().ModelStreamInfer(
                 iter([infer_message("count", {"IN": np.array([10**6], np.int64)})])
             )
@@ -171,7 +172,7 @@ class Blows:
             stream.cancel()
 
     def stay_silent(self, draw):
-        """Connections that say nothing, or not all that they have to say."""
+        """Connections that send nothing, or only part of a request."""
         with contextlib.ExitStack() as stack:
             for address in (self._server.http, self._server.grpc) * draw.randint(1, 10):
                 host, _, port = address.rpartition(":")
@@ -185,17 +186,17 @@ class Blows:
     def reload_model(self, draw):
         model = draw.choice(Strands.PYTHON)
         self._strands.change(model)
-        # A load fails when its worker is killed; the version before goes on.
+        # A load fails if its worker is killed; the previous version stays.
         self._server.json("POST", f"/v2/repository/models/{model}/load", {})
 
     def reload_config(self, draw):
         self._strands.write_config()
         self._server.json("POST", "/v1/config/reload")
 
-    # ---- what the machine gives ----
+    # ---- resources of the machine ----
 
     def fill_disk(self, draw):
-        """Until nothing can be written where the states of sequences are saved."""
+        """Fills the disk on which the states of sequences are saved."""
         file = self._disk / "full"
         with contextlib.suppress(OSError), file.open("wb", buffering=0) as full:
             while full.write(bytes(1 << 12)):
@@ -204,7 +205,7 @@ class Blows:
         file.unlink(missing_ok=True)
 
     def take_descriptors(self, draw):
-        """A few are left, which connections that say nothing take."""
+        """Leaves a few descriptors, which silent connections then use."""
         self._allowance.permit("Too many open files|^cut: ", 2)
         _, hard = limits = resource.prlimit(self._pid, resource.RLIMIT_NOFILE)
         resource.prlimit(self._pid, resource.RLIMIT_NOFILE, (descriptors(self._pid) + 2, hard))
@@ -221,7 +222,7 @@ class Blows:
             resource.prlimit(self._pid, resource.RLIMIT_NOFILE, limits)
 
     def limit_memory(self, draw):
-        """A worker that writes to eight megabytes for each request may have four more than it has."""
+        """Limits a worker that writes to eight megabytes for each request to four more than it uses."""
         large = [pid for pid in self._workers() if "large" in command_line(pid)]
         if not large:
             return
@@ -231,11 +232,11 @@ class Blows:
         deadline = time.monotonic() + 3
         while any(map(alive, large)) and time.monotonic() < deadline:
             time.sleep(0.02)
-        for pid in large:  # one that was not asked in the meantime
+        for pid in large:  # a worker without a request in the meantime
             self._signal(pid, signal.SIGKILL)
 
     def limit_threads(self, draw):
-        """No further thread or process is to be had, while one of the workers has to be replaced."""
+        """Forbids new threads and processes while a worker must be replaced."""
         self._allowance.permit("Resource temporarily unavailable", 2)
         self._tasks.limit(self._tasks.current())
         try:
@@ -245,7 +246,7 @@ class Blows:
             self._tasks.limit(None)
 
     def jump_clock(self, draw):
-        """The wall clock of the server: hours on, days back."""
+        """Moves the server's wall clock hours forward and days back."""
         self.calls.shift_clock(draw.choice((-86400.0, -3600.0, -1.5, 1.5, 3600.0, 10 * 86400.0)))
         time.sleep(draw.uniform(0.1, 0.5))
         self.calls.shift_clock(0)

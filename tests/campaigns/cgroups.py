@@ -1,4 +1,4 @@
-"""Control groups of a campaign's own, below the one that it runs in, where the machine has them and allows it."""
+"""Control groups for a campaign, below its own group, if the machine supports and allows them."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import time
 
 
 def _own(controller):
-    """(folder, version) of the group that this process is in."""
+    """Returns (folder, version) of this process's group."""
     mounts = pathlib.Path("/proc/self/mounts").read_text().splitlines()
     for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
@@ -25,7 +25,7 @@ def _own(controller):
 
 
 class Group:
-    """A group with one limit, "memory" in bytes or "pids". None of Group.make() where that cannot be."""
+    """A group with one limit: "memory" in bytes, or "pids". Group.make() returns None if that is impossible."""
 
     FILES = {("memory", 1): "memory.limit_in_bytes", ("memory", 2): "memory.max", ("pids", 1): "pids.max",
              ("pids", 2): "pids.max"}  # fmt: skip
@@ -53,7 +53,7 @@ class Group:
         self._version = version
 
     def limit(self, value):
-        """None: without a limit."""
+        """Sets the limit; None removes it."""
         self._limit.write_text(self._unlimited if value is None else str(value))
 
     def add(self, pid):
@@ -64,13 +64,13 @@ class Group:
         return int((self._folder / "pids.current").read_text())
 
     def killed(self):
-        """How many processes the memory limit has ended."""
+        """Returns how many processes the memory limit has killed."""
         file = "memory.oom_control" if self._version == 1 else "memory.events"
         found = re.search(r"^oom_kill (\d+)", (self._folder / file).read_text(), re.M)
         return int(found.group(1)) if found else 0
 
     def remove(self):
-        """When all that was in it has ended."""
+        """Must be called after all processes in the group have ended."""
         deadline = time.monotonic() + 20
         while True:
             try:

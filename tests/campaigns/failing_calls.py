@@ -1,4 +1,4 @@
-"""The server's side of tests/native/failing_calls.c: which of its calls fail, and what its wall clock says."""
+"""Controls tests/native/failing_calls.c: which of the server's calls fail, and the server's wall clock."""
 
 import mmap
 import os
@@ -12,13 +12,14 @@ NAME_BYTES = 16
 
 
 def preloaded(*libraries):
-    """The environment of a server into which libraries are preloaded; BRAID_PRELOAD's come first, which workers load too."""
+    """Returns the environment of a server with preloaded libraries. Those of BRAID_PRELOAD come first; workers load
+    them too."""
     everything = [*filter(None, [os.environ.get("BRAID_PRELOAD")]), *map(str, libraries)]
     return {"LD_PRELOAD": ":".join(everything)} if everything else {}
 
 
 class FailingCalls:
-    """Nothing fails until fail(). `environment` is for the server, which has to be started before anything else is used."""
+    """No call fails until fail(). `environment` is for the server, which must be started before other methods are used."""
 
     def __init__(self, folder, *more_libraries):
         self._path = folder / "failing-calls"
@@ -39,16 +40,16 @@ class FailingCalls:
         struct.pack_into(form, self._control(), place, value)
 
     def fail(self, one_in, seed):
-        """From now on one in so many calls fails; 0: none."""
+        """From now on one in `one_in` calls fails; 0: none."""
         self._set(8, "=Q", seed)
         self._set(0, "=I", one_in)
 
     def shift_clock(self, seconds):
-        """The wall clock tells so many seconds more than it is, or less."""
+        """Shifts the server's wall clock by some seconds."""
         self._set(16, "=q", int(seconds * 1e9))
 
     def counts(self):
-        """{call: (how many there were while some failed, how many failed)}."""
+        """Returns {call: (calls while failures were on, failed calls)}."""
         control = self._control()
         _, calls, _, _ = HEAD.unpack_from(control)
         names = [control[HEAD.size + i * NAME_BYTES :][:NAME_BYTES].rstrip(b"\0").decode() for i in range(calls)]

@@ -1,4 +1,4 @@
-"""What a server holds of the machine, its workers included, and whether that has grown."""
+"""Holdings: the resources that a server and its workers use, and whether they have grown."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from harness.server import children
 
 
 def proportional_kib(pid):
-    """PSS: pages shared by several processes count for each by its part."""
+    """Returns the PSS: pages shared by several processes count partly for each."""
     with contextlib.suppress(OSError):
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -37,7 +37,7 @@ def name(pid):
 
 
 def family(pid):
-    """The process and all that come of it."""
+    """Returns the process and all its descendants."""
     found = [pid]
     for each in found:
         found.extend(children(each))
@@ -45,7 +45,7 @@ def family(pid):
 
 
 def of_server(server):
-    """Threads and descriptors of the server itself, its processes, and PSS of all of them."""
+    """Returns threads and descriptors of the server itself, the number of processes, and their PSS."""
     pid = server.process.pid
     everyone = family(pid)
     return {
@@ -58,12 +58,12 @@ def of_server(server):
 
 
 def most(one, other):
-    """The larger of what was held at two times."""
+    """Returns the larger of two holdings, for each resource."""
     return {key: max(one[key], other[key]) for key in one}
 
 
 def grown(before, after):
-    """{what: (before, after)} of that which is more than the slack of caches and pools explains."""
+    """Returns {resource: (before, after)} for growth beyond the slack of caches and pools."""
     slack = {"threads": 8, "descriptors": 8, "processes": 0}
     for key in ("server PSS, KiB", "PSS of all, KiB"):
         slack[key] = (64 << 10) + before[key] // 4
@@ -71,7 +71,7 @@ def grown(before, after):
 
 
 def stop(server, wrong):
-    """Stops the server; what it leaves, or that it does not end as it should, goes into `wrong`."""
+    """Stops the server. Adds leftovers and other errors of its end to `wrong`."""
     try:
         server.stop()
     except AssertionError as error:
@@ -80,7 +80,7 @@ def stop(server, wrong):
 
 
 def await_shrunk(server, before, seconds=40.0):
-    """What is held when it is as before, or after so many seconds."""
+    """Waits until the holdings are as before, or for some seconds; returns them."""
     deadline = time.monotonic() + seconds
     while grown(before, now := of_server(server)) and time.monotonic() < deadline:
         time.sleep(0.25)

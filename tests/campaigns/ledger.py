@@ -1,4 +1,4 @@
-"""What became of every request: each that was sent is answered, refused or cut, once, or something is wrong."""
+"""Counts the outcome of every request: exactly one of answered, refused or cut; other outcomes are faults."""
 
 import collections
 import re
@@ -7,7 +7,7 @@ import time
 
 from campaigns.transports import CutError, RefusedError, WrongError
 
-# What a client may be told when a process has died, a model is being replaced, or what it asked for has ended with either.
+# Valid errors when a process has died, or a model is being replaced, or the request's target has ended with either.
 CLEAR = re.compile(
     r"Stub process '[^']+' is not healthy"
     r"|no instance of model '[^']+' (lives|has lived for)"
@@ -23,17 +23,17 @@ CLEAR = re.compile(
 
 
 class Allowance:
-    """Which errors are right at the moment: some only while, and shortly after, something is missing."""
+    """The errors that are valid now. Some are valid only while a resource is missing, and shortly after."""
 
     LINGER_S = 5.0
 
     def __init__(self, *patterns):
         self._always = [CLEAR, *map(re.compile, patterns)]
-        self._now = {}  # pattern -> until when
+        self._now = {}  # pattern -> end of validity
         self._lock = threading.Lock()
 
     def permit(self, pattern, seconds):
-        """Allows an error for so long, and a little longer."""
+        """Allows an error for some seconds, and a little longer."""
         until = time.monotonic() + seconds + self.LINGER_S
         with self._lock:
             self._now[pattern] = max(until, self._now.get(pattern, 0))
@@ -47,9 +47,9 @@ class Allowance:
 
 
 class Ledger:
-    """One client's. Only its own thread writes; others may read at any time."""
+    """The counts of one client. Only its own thread writes; other threads may read at any time."""
 
-    KEPT = 200  # texts of what was wrong
+    KEPT = 200  # texts of faults
 
     def __init__(self, allowance):
         self._allowance = allowance
@@ -61,7 +61,7 @@ class Ledger:
         self.wrong = []
 
     def attempt(self, what, connection, work):
-        """Runs work(), which is one request; True when it was answered. `what` is (strand, protocol)."""
+        """Runs work(), which is one request; returns whether it was answered. `what` is (strand, protocol)."""
         self.sent[what] += 1
         try:
             work()
@@ -89,17 +89,17 @@ class Ledger:
 
 
 def generic(text):
-    """An error's text without names and numbers, so that those of one kind are counted together."""
+    """Removes names and numbers from an error's text, so that similar errors are counted together."""
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'...'", text))[:110]
 
 
 class Ledgers:
-    """Those of all clients, together."""
+    """The sum over all clients."""
 
     def __init__(self, allowance):
         self.allowance = allowance
         self._all = []
-        self.wrong = []  # what no single request is to blame for
+        self.wrong = []  # faults that belong to no single request
 
     def make(self):
         self._all.append(Ledger(self.allowance))
@@ -118,7 +118,7 @@ class Ledgers:
         return [*self.wrong, *(line for each in self._all for line in each.wrong)]
 
     def check_outcomes(self):
-        """Adds to what is wrong the requests that have not exactly one outcome; for when all clients have ended."""
+        """Reports requests without exactly one outcome as faults. Must be called after all clients have ended."""
         sent, outcomes = self.total("sent"), collections.Counter()
         for field in ("answered", "refused", "cut"):
             outcomes.update(self.total(field))
@@ -127,7 +127,7 @@ class Ledgers:
                 self.wrong.append(f"{' over '.join(what)}: {count} requests and {outcomes[what]} outcomes")
 
     def table(self):
-        """Lines of a table in Markdown: strands and protocols, and what became of their requests."""
+        """Returns the lines of a Markdown table: the outcomes of requests by strand and protocol."""
         sent, answered, refused, cut = (self.total(field) for field in ("sent", "answered", "refused", "cut"))
         yield "| strand | protocol | sent | answered | refused | cut |"
         yield "| --- | --- | ---: | ---: | ---: | ---: |"

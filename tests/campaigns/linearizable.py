@@ -1,8 +1,9 @@
-"""Whether a history of concurrent operations could have come from a sequential model: the algorithm of Wing and Gong, with the
-memory of Lowe, on models that may go on in several ways.
+"""Checks whether a history of concurrent operations could come from a sequential model: the algorithm of Wing and Gong
+with the memory of Lowe, for nondeterministic models.
 
-A model is a function step(state, operation) that gives the states in which the operation may leave it, none when it cannot have
-answered so in that state. Histories of different keys are independent of each other (P-compositionality), so a history is of one.
+A model is a function step(state, operation). It returns the possible states after the operation, or none if the answer
+is impossible in that state. Histories of different keys are independent (P-compositionality), so each history has one
+key.
 """
 
 import dataclasses
@@ -12,32 +13,32 @@ from collections.abc import Hashable
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What a client asked and was told, from when to when. Of one that is `optional` nobody knows whether it took place at all."""
+    """A request and its answer, with the times of both. If `optional`, the operation may not have happened at all."""
 
     invoked: float
-    returned: float  # math.inf: nobody knows
+    returned: float  # math.inf: unknown
     asked: Hashable
     told: Hashable
     optional: bool = False
 
 
 class TooManyStatesError(Exception):
-    """The check was given up: neither yes nor no."""
+    """The check was given up without a result."""
 
 
 def linearization(history, step, initial, most=2_000_000):
-    """The operations in an order that explains the history, or None when there is none."""
+    """Returns the operations in an order that explains the history; None if there is none."""
     order = sorted(history, key=lambda operation: operation.invoked)
     required = sum(1 << place for place, operation in enumerate(order) if not operation.optional)
     seen = {(0, initial)}
-    # Depth first; each entry: (operations that took place, state, which was the last, the entry before).
+    # Depth first. Each entry is (operations so far, state, last operation, previous entry).
     stack = [(0, initial, None, None)]
     while stack:
         entry = stack.pop()
         done, state = entry[:2]
         if done & required == required:
             return _path(entry, order)
-        # What has returned before another one was invoked came before it.
+        # An operation that returned before another one was invoked precedes it.
         horizon = min(
             (
                 operation.returned
@@ -50,7 +51,8 @@ def linearization(history, step, initial, most=2_000_000):
             operation = order[place]
             if done >> place & 1 or operation.invoked > horizon:
                 continue
-            # An optional one that was not done in time did not take place: those that began after its end may not come before it.
+            # An optional operation not in the order so far did not happen, if a later one has: no operation invoked
+            # after its end may precede it.
             if operation.optional and _passed(order, done, operation):
                 continue
             after = done | 1 << place
@@ -64,7 +66,7 @@ def linearization(history, step, initial, most=2_000_000):
 
 
 def _passed(order, done, operation):
-    """Whether something took place already that was invoked after `operation` had returned."""
+    """Whether the order already has an operation invoked after `operation` had returned."""
     if operation.returned == math.inf:
         return False
     return any(done >> place & 1 and each.invoked > operation.returned for place, each in enumerate(order))
@@ -79,7 +81,7 @@ def _path(entry, order):
 
 
 def unexplained(history, step, initial):
-    """The shortest beginning of a history, by the times of its answers, that no order explains; for people to look at."""
+    """Returns the shortest prefix of a history, by return times, that no order explains; for people to read."""
     answers = sorted(operation.returned for operation in history if operation.returned < math.inf)
     low, high = 0, len(answers) - 1
     while low < high:
@@ -92,7 +94,7 @@ def unexplained(history, step, initial):
 
 
 def until(history, moment):
-    """What was known at a moment: what had no answer then may have taken place or not."""
+    """Returns the history as known at a moment: an operation without an answer then may or may not have happened."""
     return [
         operation
         if operation.returned <= moment

@@ -1,4 +1,4 @@
-"""Clients that ask all strands over all protocols at the same time, until they are told to stop."""
+"""Clients that send requests to all strands over all protocols at the same time, until they are stopped."""
 
 import random
 import threading
@@ -10,7 +10,7 @@ from campaigns.transports import TRANSPORTS
 
 
 class Client:
-    """One thread's connections over one protocol. `draw` decides what it asks next."""
+    """One thread's connections over one protocol. `draw` chooses its next request."""
 
     def __init__(self, server, protocol, ledger, draw):
         self.server = server
@@ -22,9 +22,9 @@ class Client:
         self._connections = {}
 
     def ask(self, strand):
-        """One request of a strand or, of a sequence, several; whether all were answered."""
+        """Sends one request to a strand, or several for a sequence; returns whether all were answered."""
         self._strand = strand
-        # A graph takes a whole stream for itself.
+        # A graph needs a whole stream for itself.
         alone = strand.name in ("graph", "generator") and self.protocol == "gRPC stream"
         key = strand.name if alone else ""
         if key not in self._connections:
@@ -36,7 +36,7 @@ class Client:
         return self.ledger.attempt((self._strand.name, self.protocol), self.connection, work)
 
     def cut(self):
-        """Ends the connection that is in use; from another thread."""
+        """Ends the connection in use; called from another thread."""
         if (connection := self.connection) is not None:
             connection.cut()
 
@@ -52,7 +52,7 @@ class Client:
 
 
 class Load:
-    """Threads, so many for each protocol. `rate`: requests of each in a second, None for as many as can be."""
+    """Threads for each protocol. `rate` is the requests per second of each thread; None: as many as possible."""
 
     def __init__(self, server, ledgers, seed, each=2, rate=None, strands=STRANDS):
         self.ledgers = ledgers
@@ -82,7 +82,7 @@ class Load:
                         due += (sum(client.ledger.sent.values()) - before) / self._rate
                         self.stop.wait(due - time.monotonic())
                     elif not answered:
-                        self.stop.wait(0.01)  # a server that refuses all is not to be asked as quickly as can be
+                        self.stop.wait(0.01)  # limits requests to a server that refuses all of them
         except Exception as error:
             self.ledgers.wrong.append(f"a client over {client.protocol}: {type(error).__name__}: {error}")
 
@@ -97,9 +97,10 @@ class Load:
 
 
 def await_answers(server, ledgers, seed, within_s, strands=STRANDS):
-    """The seconds until each strand has answered over each of its protocols; what takes longer than `within_s` is wrong.
+    """Returns the seconds until each strand has answered over each of its protocols. Taking longer than `within_s` is a
+    fault.
 
-    What is refused until then is not.
+    Refusals before that are not faults.
     """
     began = time.monotonic()
     missing = {(strand, protocol) for strand in strands for protocol in strand.protocols}

@@ -1,4 +1,4 @@
-"""A second opinion on histories of sequences: porcupine, where scripts/public-clients could build it."""
+"""A second check of sequence histories by porcupine, if scripts/public-clients could build it."""
 
 import json
 import math
@@ -14,7 +14,8 @@ def available():
 
 
 def verdicts(histories):
-    """[True, False or None] for [(model's name, operations)]: whether there is an order; None: not decided in 20 seconds."""
+    """Returns [True, False or None] for [(model's name, operations)]: whether there is an order; None: undecided after
+    20 seconds."""
     asked = [{"model": model, "operations": [_plain(each) for each in history]} for model, history in histories]
     done = subprocess.run([PROGRAM], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True)
     return [{"Ok": True, "Illegal": False, "Unknown": None}[verdict] for verdict in json.loads(done.stdout)]

@@ -1,4 +1,4 @@
-"""What a campaign tells while it runs: a line every few seconds, and a table and a verdict at its end."""
+"""The output of a campaign: a line every few seconds, and a table and a verdict at its end."""
 
 import signal
 import sys
@@ -6,7 +6,7 @@ import time
 
 
 def clean_up_when_stopped():
-    """SIGTERM and SIGINT end the program as an exception does: what it has started is ended, what it has made is removed."""
+    """Makes SIGTERM and SIGINT end the program like an exception: its processes are ended and its files removed."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(f"stopped by signal {number}"))
 
@@ -25,7 +25,7 @@ class Progress:
         print(f"{self.seconds():7.1f} s  {text}", flush=True)
 
     def may_say(self, text, wrong):
-        """`text()` and how much is wrong, and at once what is new of that, if the last line is some seconds ago."""
+        """Prints `text()` and the number of faults every few seconds. Also prints new faults."""
         if time.monotonic() - self._said < self.EVERY_S:
             return
         self._said = time.monotonic()
@@ -36,7 +36,7 @@ class Progress:
 
 
 def conclude(wrong):
-    """Prints what was wrong, and ends the program: with 1 when something was."""
+    """Prints the faults and ends the program, with 1 if there were any."""
     for line in wrong[:50]:
         print("WRONG:", line)
     print(f"{len(wrong)} faults")

@@ -1,16 +1,17 @@
-"""What sequences have to do, as models for linearizable.py: the state is None where there is no sequence, else its sum.
+"""The rules of sequences as models for linearizable.py. The state: None without a sequence, otherwise its sum.
 
-An operation asks (what, x), what being "start", "step" or "end", and is told one of
+An operation asks (action, x), where the action is "start", "step" or "end". Its answer is one of
 
     ("sum", value)   the answer
     MISSING          there is no such sequence
-    EXISTS           there is one already
-    REFUSED          an error of the server's, before the request ran
-    FAILED           an error by which the sequence may have ended
-    LOST             the sequence has ended with what ran it
-    None             nothing that the client has heard
+    EXISTS           the sequence exists already
+    REFUSED          an error of the server before the request ran
+    FAILED           an error that may have ended the sequence
+    LOST             the sequence has ended with the process that ran it
+    None             the client received no answer
 
-or is (LOSE, 0): what ran the sequences of a model was ended, and they with it where they did not outlast it.
+The operation (LOSE, 0) means: the process that ran a model's sequences was ended, and the sequences with it, unless
+they survive it.
 """
 
 import re
@@ -18,7 +19,7 @@ import re
 MISSING, EXISTS, ENDING, REFUSED, FAILED, LOST = "missing", "exists", "ending", "refused", "failed", "lost"
 LOSE = "lose"
 
-# What an error says of the sequence, by its text; the first that fits.
+# The meaning of an error for the sequence, by its text; the first match counts.
 TOLD = [
     (re.compile(r"does not exist|must specify the START flag"), MISSING),
     (re.compile(r"already exists"), EXISTS),
@@ -30,12 +31,13 @@ TOLD = [
 
 
 def told(text):
-    """One of the words above, or None for an error that a client must not be given."""
+    """Returns one of the words above, or None for an error that a client must not get."""
     return next((word for pattern, word in TOLD if pattern.search(text)), None)
 
 
 def stateful(state, operation):
-    """OpenVINO's stateful models (docs/stateful-models.md): one sequence of an id at a time; a request that fails leaves nothing."""
+    """OpenVINO's stateful models (docs/stateful-models.md): one sequence of an id at a time; a failed request leaves no
+    sequence."""
     what, x = operation.asked
     answer = operation.told
     if answer == REFUSED:
@@ -55,7 +57,8 @@ def stateful(state, operation):
 
 
 def batched(state, operation):
-    """Sequences of Triton's models (docs/sequences.md): a start begins anew; one whose client goes away may end."""
+    """Sequences of Triton's models (docs/sequences.md): a start begins anew; the sequence of a disconnected client may
+    end."""
     what, x = operation.asked
     answer = operation.told
     if what == LOSE or answer == LOST:

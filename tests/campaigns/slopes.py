@@ -1,4 +1,4 @@
-"""Straight lines through measurements, and how sure their slopes are."""
+"""Straight lines through measurements, with confidence intervals of their slopes."""
 
 import dataclasses
 import math
@@ -6,28 +6,28 @@ import math
 
 @dataclasses.dataclass(frozen=True)
 class Slope:
-    """Change of something in an hour, in percent of its mean, and half the width of the interval that has it with 95 %."""
+    """The change of a value per hour, in percent of its mean, and half the width of its 95 % confidence interval."""
 
     percent_per_hour: float
     uncertainty: float
 
     def exceeds(self, limit):
-        """Whether it is above the limit for certain."""
+        """Whether it is certainly above the limit."""
         return self.percent_per_hour - self.uncertainty > limit
 
     def undecided(self, limit):
-        """Whether the measurements cannot tell it from one above the limit."""
+        """Whether the measurements cannot decide that."""
         return not self.exceeds(limit) and self.percent_per_hour + self.uncertainty > limit
 
 
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom, and for more than these.
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom; the last value is for more.
 STUDENT = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10,
            2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04]  # fmt: skip
 STUDENT_MANY = 1.98
 
 
 def slope(points):
-    """By least squares, of [(seconds, value)]: at least three, at different times."""
+    """Fits [(seconds, value)] by least squares. Needs at least three points at different times."""
     count = len(points)
     mean_time = sum(time for time, _ in points) / count
     mean = sum(value for _, value in points) / count
@@ -42,7 +42,8 @@ def slope(points):
 
 
 def averages(points, seconds):
-    """Points of which each is the mean of so many seconds: neighbours are alike, and would make a slope seem surer than it is."""
+    """Returns the mean of each interval of some seconds. Neighbouring points are correlated, and would make a slope
+    seem too certain."""
     groups = {}
     for time, value in points:
         groups.setdefault(int((time - points[0][0]) // seconds), []).append((time, value))

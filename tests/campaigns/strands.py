@@ -1,6 +1,7 @@
-"""The ways in which a server runs requests, a model or more for each, and clients that know the answer to what they ask.
+"""Strands: the ways in which a server runs requests, each with one or more models and a client that knows the right
+answers.
 
-A value that a client sends is sent once in a run, so an answer to another request cannot pass for its own.
+A client sends each value only once in a run, so the answer to another request is always recognised.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ IDLE_US = 600_000_000
 
 
 def lingering(body):
-    """per_request(); one request of 32 takes a while, so that what happens to a worker often happens in the middle of one."""
+    """per_request(), but one request of 32 is slow, so that events often hit a worker during a request."""
     pause = "time.sleep(0.02 if get(request, 'IN').reshape(-1)[0] % 32 == 0 else 0)\n"
     return per_request(pause + textwrap.dedent(body).strip("\n"))
 
@@ -52,7 +53,7 @@ CALLER = lingering("""
     return respond(OUT=pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy() + 1)
 """)
 
-# The sum of all that model "count" answers to 10 + IN % 10.
+# The sum of all answers of model "count" to 10 + IN % 10.
 COLLECTOR = per_request("""
     call = pb_utils.InferenceRequest(
         model_name="count",
@@ -68,7 +69,7 @@ COLLECTOR = per_request("""
     return respond(OUT=total)
 """)
 
-# The sum of what a sequence has sent, in the model's own memory.
+# The sum of a sequence, in the model's memory.
 SUM = lingering("""
     key = request.correlation_id()
     self.sums = getattr(self, "sums", {})
@@ -81,7 +82,7 @@ SUM = lingering("""
     return respond(OUT=answer)
 """)
 
-# The same, in the server's.
+# The same, in the server's memory.
 KEPT = lingering("""
     total = get(request, "OLD") + get(request, "IN")
     return respond(OUT=total, NEW=total)
@@ -133,7 +134,7 @@ TELL = """
                 yield [Tensor("out", np.array([first + i], np.int64))]
 """
 
-# Each calculator of the library holds a packet back until the graph ends.
+# Each calculator of the library holds one packet back until the graph ends.
 HOLD = """
 node { calculator: "DelayCalculator" input_stream: "in" output_stream: "middle" }
 node { calculator: "DelayCalculator" input_stream: "middle" output_stream: "out" }
@@ -141,7 +142,7 @@ node { calculator: "DelayCalculator" input_stream: "middle" output_stream: "out"
 
 
 class Strands:
-    """Models on disk: a repository for Triton's, a config.json for those of OpenVINO Model Server."""
+    """The models on disk: a repository for Triton's, a config.json for OpenVINO Model Server's."""
 
     PYTHON = ("plain", "batched", "large", "caller", "collector", "sums", "kept", "count")
 
@@ -201,7 +202,7 @@ class Strands:
         }
 
     def write_config(self):
-        """Each time with other settings, so that a reload has something to do; they need neither more nor less of the machine."""
+        """Writes other settings each time, so that a reload has an effect. They need the same resources."""
         number = next(self._configs)
         scale, running = (entry["config"] for entry in self._entries["model_config_list"])
         scale["plugin_config"] = {**EXACT, **({"PERF_COUNT": "NO"} if number % 2 else {})}
@@ -211,7 +212,7 @@ class Strands:
         new.replace(self.config_path)
 
     def change(self, model):
-        """Gives a Python model another configuration, with which it does the same."""
+        """Changes a Python model's configuration without changing its behaviour."""
         path = self.repository.path / model / "config.pbtxt"
         text = path.read_text().split("\n# version")[0]
         path.write_text(f"{text}\n# version {next(self._versions)}\nversion_policy {{ latest {{ num_versions: "
@@ -240,7 +241,7 @@ def expect(got, expected):
 
 
 def add_server_options(parser):
-    """`--option`, again and again: the server's own options, of which a campaign knows nothing."""
+    """Adds `--option`, repeatable: options of the server itself, which the campaign does not interpret."""
     parser.add_argument(
         "--option",
         action="append",
@@ -250,7 +251,7 @@ def add_server_options(parser):
 
 
 def unary(model, rule, shape=(1,), name="IN", dtype=np.int64, ids=True):
-    """Asks for one value: rule(value). `ids`: whether answers tell the id of their request."""
+    """Sends one value and expects rule(value). `ids`: whether answers carry the request's id."""
 
     def ask(client):
         number = next(_numbers)
@@ -269,7 +270,7 @@ def unary(model, rule, shape=(1,), name="IN", dtype=np.int64, ids=True):
 
 
 def sequence(model, shape, input_name, dtype):
-    """Walks one sequence from its start to its end; each answer is the sum of all that was sent."""
+    """Runs one sequence from start to end; each answer is the sum of all values sent."""
     output = "y" if dtype == np.float32 else "OUT"
 
     def ask(client):
@@ -278,7 +279,7 @@ def sequence(model, shape, input_name, dtype):
         for place in range(steps):
             value = client.draw.randint(1, 1000)
             control = (number, place == 0, place == steps - 1)
-            # A start that is an end as well is said by parameters alone.
+            # A start that is also the end can be expressed only by parameters.
             if steps == 1 and client.protocol.startswith("TFS"):
                 control = (number, True, False)
 
@@ -296,7 +297,7 @@ def sequence(model, shape, input_name, dtype):
 
 
 def prefix(values, error, count, first=0):
-    """All answers in their order, or the first of them and an error."""
+    """Checks for all answers in order, or the first of them and an error."""
     if values != list(range(first, first + len(values))) or (error is None and len(values) != count):
         raise WrongError(f"{values} and {error} for {count} answers from {first} on")
     if error is not None:
@@ -323,7 +324,7 @@ def count_events(client):
 
 
 def tell(client):
-    """A graph's own stream: one generator from its beginning to its end."""
+    """Uses a graph's stream for one generator, from its beginning to its end."""
 
     def work():
         first, count = next(_numbers), client.draw.randint(0, 20)
@@ -337,7 +338,7 @@ def tell(client):
 
 
 def pass_through(client):
-    """A graph's own stream, which gives back what comes. What one message could not have costs that message alone."""
+    """Uses a graph's stream that returns its input. A message that fails for lack of a resource must not affect others."""
 
     def work():
         first, count = 32 * next(_numbers), client.draw.randint(1, 20)
@@ -354,7 +355,7 @@ def pass_through(client):
 
 
 def finish_graph(client):
-    """Ends the stream of a graph: the numbers and the errors that it has told."""
+    """Ends the stream of a graph; returns the received numbers and errors."""
     answers = client.connection.finish()
     errors = [outcome for _, outcome, _ in answers if isinstance(outcome, Exception)]
     return [int(outcome["out"][0]) for _, outcome, _ in answers if not isinstance(outcome, Exception)], errors
@@ -362,7 +363,8 @@ def finish_graph(client):
 
 @dataclasses.dataclass(frozen=True)
 class Strand:
-    """One way to run requests. ask(client) makes one request or, of a sequence, several; true when all were answered."""
+    """One way to run requests. ask(client) sends one request, or several for a sequence, and returns whether all were
+    answered."""
 
     name: str
     protocols: tuple[str, ...]

@@ -1,7 +1,8 @@
-"""One connection of each protocol, with one method for all: infer(model, inputs, ...) gives outputs, or raises RefusedError.
+"""One connection class for each protocol, with a common method: infer(model, inputs, ...) returns outputs or raises
+RefusedError.
 
-They are thinner than the public clients, so that most of the machine is left to the server, and they check what those do not:
-that an answer carries the id of its request, and that no second answer comes.
+They do less work than the public clients, to leave most of the machine to the server. They check more: that an answer
+carries the id of its request, and that no second answer arrives.
 """
 
 import contextlib
@@ -18,14 +19,14 @@ from ovmsclient.tfs_compat.protos.tensorflow.core.framework import tensor_pb2, t
 from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-SECONDS = 90  # in which every request has to have its outcome
-# Channels to one address share a connection otherwise.
+SECONDS = 90  # limit for the outcome of a request
+# Otherwise channels to one address share a connection.
 CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
 TFS_TYPES = {"INT64": types_pb2.DT_INT64, "FP32": types_pb2.DT_FLOAT, "UINT64": types_pb2.DT_UINT64}
 
 
 class RefusedError(Exception):
-    """The server's own error in place of an answer."""
+    """The server's own error instead of an answer."""
 
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -34,19 +35,19 @@ class RefusedError(Exception):
 
 
 class CutError(Exception):
-    """The connection ended before the answer came."""
+    """The connection ended before the answer arrived."""
 
 
 class EndError(CutError):
-    """The server has ended the stream, without an error."""
+    """The server has ended the stream without an error."""
 
 
 class WrongError(Exception):
-    """An answer that cannot be right, whatever was asked."""
+    """An answer that is wrong for any request."""
 
 
 def grpc_failure(error):
-    """A CutError where the connection ended, else the server's RefusedError."""
+    """Returns a CutError if the connection ended, else the server's RefusedError."""
     text = error.details() or ""
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
         return WrongError(f"no outcome within {SECONDS} s: {text}")
@@ -57,7 +58,7 @@ def grpc_failure(error):
 
 
 def sequence_parameters(sequence):
-    """`sequence`: None, or (id, start, end)."""
+    """`sequence`: (id, start, end), or None."""
     if sequence is None:
         return {}
     number, start, end = sequence
@@ -65,15 +66,16 @@ def sequence_parameters(sequence):
 
 
 class Connection:
-    """Base of all. One that has ended makes itself anew at the next request.
+    """The base class. A connection that has ended reconnects at the next request.
 
-    cut() ends it from another thread, whatever is under way; `was_cut` tells then that the CutError is the caller's own.
+    cut() ends it from another thread during any operation. `was_cut` then says that the CutError was caused by the
+    test.
     """
 
     was_cut = False
 
     def close(self):
-        """Ends it."""
+        """Ends the connection."""
 
     def cut(self):
         """Ends it from another thread."""
@@ -158,7 +160,7 @@ class KserveGrpc(GrpcConnection):
         return read_response(response)
 
     def vanish(self, model, inputs, draw, sequence=None):
-        """Asks, and cancels it a moment later."""
+        """Sends a request, and cancels it a moment later."""
         call = self.stub().ModelInfer.future(infer_message(model, inputs, "", sequence))
         with contextlib.suppress(grpc.FutureTimeoutError, grpc.RpcError, grpc.FutureCancelledError):
             call.result(timeout=draw.uniform(0, 0.005))
@@ -166,7 +168,7 @@ class KserveGrpc(GrpcConnection):
 
 
 class KserveStream(GrpcConnection):
-    """One stream of KServe; several requests may be under way."""
+    """One stream of KServe; several requests may be in flight."""
 
     name = "gRPC stream"
 
@@ -201,7 +203,7 @@ class KserveStream(GrpcConnection):
         self._requests.put(message)
 
     def receive(self):
-        """(id, outputs or RefusedError, whether it is the final one)."""
+        """Returns (id, outputs or RefusedError, whether it is the final one)."""
         try:
             message = self._answers.get(timeout=SECONDS)
         except queue.Empty:
@@ -222,7 +224,7 @@ class KserveStream(GrpcConnection):
     def infer(self, model, inputs, request_id="", sequence=None):
         self.send(model, inputs, request_id, sequence)
         answered, outcome, _ = self.receive()
-        # A message that could not be read is refused without its id.
+        # A message that could not be parsed is refused without its id.
         if isinstance(outcome, RefusedError) and answered in (request_id, ""):
             raise outcome
         if answered != request_id:
@@ -230,7 +232,7 @@ class KserveStream(GrpcConnection):
         return outcome
 
     def infer_all(self, model, inputs, request_id):
-        """All answers of a decoupled model, and the error that ended them, or None."""
+        """Returns all answers of a decoupled model, and the error that ended them, or None."""
         self.send(model, inputs, request_id, triton_enable_empty_final_response=True)
         answers = []
         while True:
@@ -245,7 +247,7 @@ class KserveStream(GrpcConnection):
                 return answers, None
 
     def finish(self):
-        """Says that nothing more will be asked; returns what comes until the end of the stream."""
+        """Ends the requests; returns the responses until the end of the stream."""
         self._requests.put(None)
         left = []
         while True:
@@ -307,7 +309,7 @@ class HttpConnection(Connection):
         self._connection = None
 
     def exchange(self, path, body, headers=()):
-        """(status, headers, body), or CutError."""
+        """Returns (status, headers, body), or raises CutError."""
         connection = self._connection
         if connection is None:
             connection = self._connection = http.client.HTTPConnection(*self._address, timeout=SECONDS)
@@ -364,7 +366,7 @@ class KserveJson(HttpConnection):
         }
 
     def vanish(self, model, inputs, draw, sequence=None):
-        """Sends a request, or the first part of one, and closes the connection without reading."""
+        """Sends a request, or part of one, and closes the connection without reading."""
         body = self.body(inputs, "", sequence)
         head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection = http.client.HTTPConnection(*self._address, timeout=SECONDS)
@@ -378,7 +380,7 @@ class KserveJson(HttpConnection):
             connection.close()
 
     def generate_stream(self, model, fields):
-        """All events of a decoupled model, and the error that ended them, or None."""
+        """Returns all events of a decoupled model, and the error that ended them, or None."""
         status, headers, body = self.exchange(f"/v2/models/{model}/generate_stream", json.dumps(fields))
         if status != 200 and "event-stream" not in headers.get("Content-Type", ""):
             raise self.refusal(status, body)
@@ -436,7 +438,7 @@ class TfsRest(HttpConnection):
         if status != 200:
             raise self.refusal(status, body)
         outputs = json.loads(body)["outputs"]
-        # A single output stands there without its name.
+        # A single output has no name there.
         named = outputs if isinstance(outputs, dict) else {"": outputs}
         return {name: np.array(value) for name, value in named.items()}
 

@@ -1,6 +1,5 @@
-// A server that answers every request with 200 and a body when the request is complete, on the HTTP/2 that
-// Braid's gRPC stands on: `http2_server PORT`, on loopback, until it is told to end (SIGTERM). For h2spec,
-// whose requests are none of gRPC.
+// An HTTP/2 server on the transport of Braid's gRPC, for h2spec, whose requests are not gRPC: `http2_server
+// PORT`, on the loopback interface, until SIGTERM. It answers each complete request with 200 and a body.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -29,7 +28,7 @@ class Request final : public Http2Stream {
   void OnData(const Buffer&, std::string_view bytes) override { session_.Consume(id_, bytes.size()); }
   void OnEnd() override { ended_ = true; }
   void OnClosed(bool) override { closed_ = true; }
-  // True when it needs no answer any more.
+  // Returns true once the request needs no further answer.
   bool Answer() {
     if (closed_) return true;
     if (!ended_) return false;
@@ -57,7 +56,7 @@ class Request final : public Http2Stream {
   size_t sent_ = 0;
 };
 
-// One connection from its begin to its end, on a thread of its own.
+// One connection, on its own thread.
 class Connection final : public Http2Session::Owner {
  public:
   explicit Connection(UniqueFd fd) : fd_(std::move(fd)) {}
@@ -66,8 +65,8 @@ class Connection final : public Http2Session::Owner {
     Buffer block = HeapBuffer(size_t{64} << 10);
     while (Flush()) {
       pollfd readable{fd_.get(), POLLIN, 0};
-      // Answers come when the client is silent: h2spec sends a good request and then something wrong, and
-      // takes the answer to the first for the one to the second.
+      // Responses wait until the client is silent. h2spec sends a valid request followed by an error, and
+      // would take the response to the first for the response to the second.
       if (::poll(&readable, 1, requests_.empty() ? -1 : kPauseMs) == 0) {
         std::erase_if(requests_, [](const auto& request) { return request->Answer(); });
         continue;
@@ -79,7 +78,7 @@ class Connection final : public Http2Session::Owner {
       Flush();
       break;
     }
-    // Closing with bytes unread would reset the connection.
+    // Closing with unread bytes would reset the connection.
     ::shutdown(fd_.get(), SHUT_WR);
     while (::recv(fd_.get(), block.mutable_data(), block.size(), 0) > 0) {
     }
@@ -89,7 +88,7 @@ class Connection final : public Http2Session::Owner {
   std::shared_ptr<Http2Stream> OnRequest(int32_t id, Http2Head, const Status&) override {
     return requests_.emplace_back(std::make_shared<Request>(session_, id));
   }
-  // False when the connection is over.
+  // False when the connection has ended.
   bool Flush() {
     OutgoingBytes outgoing;
     if (!session_.Stage(outgoing, size_t{1} << 20).ok()) return false;
@@ -105,7 +104,7 @@ class Connection final : public Http2Session::Owner {
 
   const UniqueFd fd_;
   Http2Session session_{*this, {}};
-  std::vector<std::shared_ptr<Request>> requests_;  // not answered yet
+  std::vector<std::shared_ptr<Request>> requests_;  // waiting for an answer
 };
 
 Status Serve(uint16_t port) {

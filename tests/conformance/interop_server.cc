@@ -1,5 +1,5 @@
-// A server of the service that gRPC's interoperability clients call, on the transport that Braid serves gRPC with:
-// `interop_server PORT`, on loopback, until it is told to end (SIGTERM).
+// The service for gRPC's interoperability clients, on Braid's gRPC transport: `interop_server PORT`, on the
+// loopback interface, until SIGTERM.
 #include <cstdio>
 #include <cstdlib>
 
@@ -99,7 +99,7 @@ class StreamingInputCall final : public TestCall<StreamingInputCallRequest> {
   int bytes_ = 0;
 };
 
-// StreamingOutputCall, which has one request, and FullDuplexCall.
+// StreamingOutputCall, with one request, and FullDuplexCall.
 class OutputCall final : public TestCall<StreamingOutputCallRequest> {
  public:
   using TestCall::TestCall;

@@ -1,4 +1,4 @@
-"""Runs cases on both sides, says whether the answers mean the same, and makes a case that differs small."""
+"""Runs cases in both implementations, compares the answers, and reduces a case with a difference."""
 
 import copy
 import json
@@ -9,14 +9,14 @@ from generator import for_runners
 
 
 class Runner:
-    """A program that answers one case a line; started again when it has ended within one."""
+    """A program that answers one case per line; restarted if it ended during a case."""
 
     def __init__(self, command):
         self.command = command
         self.process = None
 
     def ask(self, case):
-        """The answer; None when the program ended without one."""
+        """Returns the answer; None if the program ended without one."""
         if self.process is None:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -40,14 +40,14 @@ class Runner:
 
 
 def meaning(answer, waits=True):
-    """What of an answer is compared: the end, and each output's packets. A run that failed by itself may or may not
-    have brought what was on its way; without waits nobody knows when a packet came."""
+    """Returns the compared part of an answer: the end, and each output's packets. Packets still on their way at a
+    failure may or may not have arrived. Without waits, the arrival time of a packet is unknown."""
     if answer is None:
         return {"end": {"kind": "no answer"}, "outputs": {}}
     fields = ("where", "kind", "failed_in") if waits else ("where", "kind")
     end = {key: answer["end"][key] for key in fields if key in answer["end"]}
     if end["kind"] == "type":
-        del end["where"]  # whether a type is known before the run is left to each side
+        del end["where"]  # each implementation decides whether it knows a type before the run
     before = answer["end"].get("failed_in", sys.maxsize) if waits or end["kind"] == "ok" else 0
     outputs = {
         name: [packet[: 3 if waits else 2] for packet in packets if packet[2] < before]
@@ -57,15 +57,16 @@ def meaning(answer, waits=True):
 
 
 def agrees(real, ours, waits):
-    """Whether our answer is the framework's, but for what differs on purpose."""
+    """Whether Braid's answer equals the framework's, except for intended differences."""
     if real is not None and real["end"].get("where") == "start" and real["end"]["kind"] == "type":
-        # A type that is known only by way of calculators which take any: found when the packet comes, if one does.
+        # The type is known only through calculators that accept any type. Braid detects the error when a packet
+        # arrives, if one does.
         return ours is not None and ours["end"]["kind"] in ("type", "ok")
     return meaning(ours, waits) == meaning(real, waits)
 
 
 def signature(difference):
-    """What stays the same while a case is made smaller."""
+    """Returns the part of a difference that must stay the same while a case is reduced."""
     return [answer and [answer["end"].get("where"), answer["end"]["kind"]] for answer in difference]
 
 
@@ -74,7 +75,7 @@ def waits_of(case):
 
 
 def minimise(case, differs):
-    """A case with fewer steps, nodes and inputs for which differs(case) holds still."""
+    """Returns a case with fewer steps, nodes and inputs for which differs(case) still holds."""
     smaller = True
     while smaller:
         smaller = False
@@ -85,7 +86,7 @@ def minimise(case, differs):
                     index -= 1
                     continue
                 attempt = copy.deepcopy(case)
-                # A step goes with the wait behind it.
+                # Removes a step together with the wait behind it.
                 behind = 2 if key == "steps" and attempt[key][index + 1 : index + 2] == [["idle"]] else 1
                 del attempt[key][index : index + behind]
                 if attempt["nodes"] and differs(attempt):

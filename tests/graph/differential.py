@@ -22,9 +22,9 @@ class Sides:
         self.ours = [Runner([arguments.replay]), Runner([arguments.replay, "--threads"])]
 
     def real_answer(self, case):
-        """The framework's answer; None when it differs from one time to the next, or is not to be compared."""
+        """Returns the framework's answer; None if it varies between runs, or cannot be compared."""
         answers = [self.real.ask(for_runners(case, num_threads=threads)) for threads in (1, 4, 2)]
-        # A packet at PostStream behind others is a fault there, and none here.
+        # A packet at PostStream after others is an error in the framework, but not in Braid.
         if answers[0] is None or answers[0]["end"]["kind"] == "not alone":
             return None
         waits = waits_of(case)
@@ -35,8 +35,8 @@ class Sides:
         return [runner.ask(for_runners(case)) for runner in self.ours]
 
     def difference(self, case, retries=0):
-        """What differs, as (real answer, our answer); None when nothing does, "unstable" when nobody can say, and
-        "order" when a flow limiter drops other packets with nodes on threads than on the caller's."""
+        """Returns a difference as (real answer, our answer), or None. "unstable": the framework's answers vary.
+        "order": a flow limiter drops other packets when nodes run on threads instead of the caller's thread."""
         real = self.real_answer(case)
         if real is None:
             return "unstable"
@@ -44,7 +44,7 @@ class Sides:
         differing = [ours for ours in self.our_answers(case) if not agrees(real, ours, waits)]
         if not differing:
             return None
-        # What is rare in the framework shows itself when it is asked again.
+        # Further runs of the framework reveal its rare answers.
         if not all(self.real_answer(case) is not None for _ in range(retries)):
             return "unstable"
         limits = any(node["calculator"] == "FlowLimiterCalculator" for node in case["nodes"])
@@ -63,8 +63,8 @@ class Sides:
 
 
 def record(sides, path, seeds):
-    """Writes cases with the framework's answers; tests/test_graph_recorded.py compares with them. Cases in which
-    Braid's answer is another one today are left out, and named."""
+    """Writes cases with the framework's answers; tests/test_graph_recorded.py compares with them. Omits cases that
+    Braid answers differently now, and lists them."""
     differing = []
     with gzip.GzipFile(path, "w", mtime=0) as file:
         for seed in seeds:

@@ -1,7 +1,7 @@
-"""Random graphs of the core calculators, with random packets; a seed gives the same case each time.
+"""Random graphs of the core calculators, with random packets; a seed determines the case.
 
-A case is plain data (see src/graph/testing/graph_replay.cc) whose graph is still a list of nodes; as_text() writes it as
-a graph.pbtxt. Values are such that a packet tells where it came from.
+A case is plain data (see src/graph/testing/graph_replay.cc) whose graph is still a list of nodes; as_text() writes it
+as a graph.pbtxt. The value of each packet identifies its origin.
 """
 
 import random
@@ -34,7 +34,7 @@ def as_text(case):
 
 
 def for_runners(case, **more):
-    """What both sides get."""
+    """Returns the input for both implementations."""
     case = {**case, **more}
     return {
         "graph": as_text(case),
@@ -54,7 +54,8 @@ class Generator:
         self.side_packets = {}
         self.inputs = []
         self.later = []  # (node, index of its input, tag): back edges that get their stream at the end
-        # Whether each packet is followed by a wait; without it only what cannot depend on threads is asked for.
+        # Whether each packet is followed by a wait. Without waits, only results that do not depend on threads are
+        # compared.
         self.idle_each = self.random.random() < 0.85
 
     def chance(self, probability):
@@ -62,7 +63,7 @@ class Generator:
 
     def stream(self, kind=None):
         fit = [name for name, of in self.streams.items() if kind in (None, of)]
-        # Newer streams more often, so that graphs are deep.
+        # Prefers newer streams, so that graphs are deep.
         return self.random.choice(fit[-4:] if self.chance(0.6) else fit) if fit else None
 
     def new_stream(self, kind):
@@ -70,7 +71,7 @@ class Generator:
         self.streams[name] = kind
         return name
 
-    # The immediate handler's calls depend on what comes first when two inputs have one origin.
+    # If two inputs have one origin, the immediate handler's calls depend on the order of arrival.
     def handler(self, inputs):
         if not self.idle_each or self.chance(0.8):
             return ""
@@ -156,7 +157,7 @@ class Generator:
             output_stream=["PRESENCE:" + self.new_stream("bool")],
         )
 
-    # The input of a loop: a stream that is there already, or one that is made further on.
+    # The input of a loop: an existing stream, or one that is created later.
     def loop(self, node, tag):
         if self.chance(0.3):
             node["input_stream"].append(f"{tag}:{self.stream()}")
@@ -173,7 +174,7 @@ class Generator:
     def flow_limiter(self):
         if not self.idle_each:
             return
-        # Its handler is the immediate one, too: a stream that is there twice comes in one call or in two.
+        # It also has the immediate handler: a stream used twice arrives in one call or in two.
         inputs = list(dict.fromkeys(self.stream() for _ in range(self.random.choice([1, 1, 2]))))
         fields = []
         side_packets = []
@@ -245,7 +246,7 @@ class Generator:
                 node.setdefault("back_edges", []).append(tag)
 
     def steps(self, inputs):
-        # What nodes without inputs bring comes before the first packet.
+        # Packets of nodes without inputs arrive before the first packet.
         steps = [["idle"]] if self.idle_each else []
         last = dict.fromkeys(inputs, -1)
         open_inputs = list(inputs)
@@ -261,7 +262,7 @@ class Generator:
                 if self.chance(0.5):
                     now += self.random.choice([1, 1, 1, 2, 4])
                 at = max(now, last[name] + 1)
-                # What came too late for this stream, or is at the time of another one's packet.
+                # A packet that is late for other streams, or has the timestamp of another one's packet.
                 if self.chance(0.5) and max(last.values()) > last[name]:
                     at = self.random.randint(last[name] + 1, max(last.values()))
                 if self.idle_each and self.chance(0.01):

@@ -1,7 +1,7 @@
-"""Runs cases in the real framework: reads one case a line (JSON), writes its answer on a line.
+"""Runs cases in the real framework: reads one case per line (JSON), and writes its answer on one line.
 
-Runs in the environment with the mediapipe wheel (see requirements/mediapipe.txt), apart from the project's own; only the
-standard library and the wheel are there. A case that does not end ends the process: the answer that is missing tells.
+It runs in the environment of the mediapipe wheel (see requirements/mediapipe.txt), separate from the project's. That
+environment has only the standard library and the wheel. A case that hangs ends the process, so its answer is missing.
 """
 
 import json
@@ -13,7 +13,7 @@ import threading
 
 CASE_SECONDS = 10
 
-# What a failure is, by what its text holds; the first that is found. Both sides answer with the kind alone.
+# The kind of a failure, by a substring of its text; the first match counts. Both implementations report only the kind.
 KINDS = [
     (r"Current minimum expected timestamp", "timestamp"),
     (r"is required but was not provided", "missing side packet"),
@@ -44,7 +44,7 @@ def make_packet(mp, value):
     return creator(plain)
 
 
-# Without a registered name of a packet's type: each is tried.
+# The packet's type has no registered name, so each type is tried.
 def read_packet(mp, packet):
     if packet.is_empty():
         return None
@@ -76,7 +76,7 @@ class Replay:
             self.packets[name].append([packet.timestamp.value, read_packet(self.mp, packet), self.idles])
 
     def attempt(self, where, action):
-        """Whether it went well; the answer's end is where it first did not."""
+        """Returns whether the action succeeded; the answer's end is the first failure."""
         try:
             action()
             return True
@@ -120,7 +120,7 @@ class Replay:
 
 
 def main():
-    # The framework writes its own notes to the standard output and error; answers have a descriptor of their own.
+    # The framework prints to standard output and error, so answers have a separate descriptor.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)

@@ -1,1 +1,1 @@
-"""What the end-to-end tests share: a real server, model repositories on disk, and clients of both protocols."""
+"""Shared code of the end-to-end tests: a real server, model repositories on disk, and clients of both protocols."""

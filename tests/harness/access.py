@@ -4,7 +4,8 @@ import json
 
 
 def access(folder, tokens, rules):
-    """Options of a server that knows those of `tokens`, lines as of a token file, and allows what `rules` say. Writes both files to `folder`."""
+    """Returns server options for the users in `tokens`, lines as in a token file, with the rights in `rules`. Writes
+    both files to `folder`."""
     (folder / "tokens").write_text(tokens)
     (folder / "tokens").chmod(0o600)
     (folder / "policy").write_text(json.dumps({"rules": rules}))

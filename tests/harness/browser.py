@@ -1,4 +1,4 @@
-"""Chromium, as a person's browser, through Playwright."""
+"""Chromium, used through Playwright like a person's browser."""
 
 import contextlib
 import shutil
@@ -6,7 +6,7 @@ import shutil
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
-# The machine may be busy with other tests.
+# Other tests may keep the machine busy.
 expect.set_options(timeout=20_000)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -17,7 +17,7 @@ PHONE = {"width": 360, "height": 740}
 
 @contextlib.contextmanager
 def chromium():
-    """The browser. Its sandbox is off: it needs what root does not have in a container."""
+    """Yields the browser. Its sandbox is off, because root in a container lacks the rights for it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
@@ -27,7 +27,7 @@ def chromium():
 
 
 class Tab:
-    """A page of the console of one server. What the page logs as an error is kept in `errors`."""
+    """A console page of one server. `errors` collects the errors that the page logs."""
 
     def __init__(self, browser, address, *, scheme="light", size=DESKTOP, motion="reduce"):
         self.context = browser.new_context(
@@ -46,17 +46,17 @@ class Tab:
         self.context.close()
 
     def open(self, view=""):
-        """Opens a view by its address behind the "#/", and waits until what it shows has come."""
+        """Opens a view by its address behind the "#/", and waits until its content has loaded."""
         self.page.goto(f"/console/#/{view}")
         expect(self.page.locator("header .badge")).to_contain_text("ready")
         expect(self.page.locator("main")).not_to_contain_text("Loading")
         return self.page
 
     def violations(self):
-        """What axe finds: a list of texts."""
+        """Returns the violations that axe finds, as a list of texts."""
         found = Axe().run(self.page).response["violations"]
         return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]]
 
     def overflow(self):
-        """By how many pixels the page is wider than the window."""
+        """Returns by how many pixels the page is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

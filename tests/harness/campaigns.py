@@ -1,4 +1,4 @@
-"""Running a script of tests/campaigns from a test."""
+"""Runs a script of tests/campaigns from a test."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from harness.server import ROOT
 
 
 def run_campaign(name, *arguments):
-    """What a script printed; it has to find no fault."""
+    """Returns the output of a script, which must find no fault."""
     command = [sys.executable, ROOT / "tests" / "campaigns" / name, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-30000:]

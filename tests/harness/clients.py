@@ -1,4 +1,4 @@
-"""The public clients of both protocols behind one set of names, and what their errors should say."""
+"""The public clients of both protocols under common names, and their expected errors."""
 
 import contextlib
 
@@ -55,7 +55,7 @@ def wire_type(array):
 
 
 class Client:
-    """tritonclient for one protocol. The client itself is `raw`, its module `module`."""
+    """tritonclient for one protocol. `raw` is its client, `module` its module."""
 
     def __init__(self, protocol, server, **options):
         self.protocol = protocol
@@ -76,7 +76,7 @@ class Client:
         return self.module.InferRequestedOutput(name, **(binary if self.protocol == "http" else {}))
 
     def infer(self, model, inputs, outputs=None, **more):
-        """inputs: {name: array} or ready inputs. Returns the client's result."""
+        """Sends a request; `inputs` are {name: array} or prepared inputs. Returns the client's result."""
         if isinstance(inputs, dict):
             inputs = [self.input(name, array) for name, array in inputs.items()]
         if outputs is not None:
@@ -88,7 +88,7 @@ class Client:
 
     @contextlib.contextmanager
     def fails(self, kind, text=None, contains=None):
-        """The block must fail with a status of this kind and exactly this text (or one that contains `contains`)."""
+        """The block must fail with a status of this kind, and with exactly this text (or one that contains `contains`)."""
         try:
             yield
         except InferenceServerException as error:
@@ -102,5 +102,5 @@ class Client:
 
 
 def strings(*texts):
-    """A BYTES array of one dimension."""
+    """Returns a BYTES array of one dimension."""
     return np.array([t.encode() if isinstance(t, str) else t for t in texts], dtype=np.object_)

@@ -1,4 +1,4 @@
-"""Vectors of FP32 on a GPU, as a library of user code has them: a file of models that are tested on the stand-in driver."""
+"""FP32 vectors on a GPU, like those of a library in user code; a file for models that run on the stand-in driver."""
 
 import ctypes
 
@@ -59,7 +59,8 @@ def delete(managed):
 
 
 class Array:
-    """What it holds is written by a stream of its own, which may be late; only who waits for that stream sees it."""
+    """An array. A stream of its own, which may be late, writes the content, so only code that waits for that stream
+    sees it."""
 
     def __init__(self, values, gpu=0, blocking=False):
         use(gpu)
@@ -69,7 +70,7 @@ class Array:
         self.stream = make_stream(blocking)
         self.address = ctypes.c_uint64()
         call("cuMemAlloc_v2", ctypes.byref(self.address), ctypes.c_size_t(self.size))
-        # Late, and later than what any other stream does with one delay or two.
+        # The write is later than the work of any other stream with one delay or two.
         zeros = (ctypes.c_float * len(values))()
         for content in (zeros, zeros, zeros, self.values):
             self.write_late(content)
@@ -80,7 +81,7 @@ class Array:
         call("cuMemcpyHtoDAsync_v2", self.address, content, ctypes.c_size_t(self.size), self.stream)
 
     def copy_late(self, address):
-        """From elsewhere on the device."""
+        """Copies from elsewhere on the device."""
         call("cuMemcpyDtoDAsync_v2", self.address, ctypes.c_uint64(address), ctypes.c_size_t(self.size), self.stream)
 
     def __del__(self):
@@ -109,7 +110,7 @@ class Array:
 
 
 class Copy(Array):
-    """What lies at an address of the device, copied within it by a stream that may be late."""
+    """A copy of memory at a device address, made on the device by a stream that may be late."""
 
     def __init__(self, address, count, gpu=0):
         super().__init__([0.0] * count, gpu)
@@ -117,14 +118,14 @@ class Copy(Array):
 
 
 def clear(address, count, gpu=0):
-    """Writes zeros where a tensor lies, at once."""
+    """Writes zeros to a tensor's memory at once."""
     use(gpu)
     zeros = (ctypes.c_float * count)()
     call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), zeros, ctypes.c_size_t(ctypes.sizeof(zeros)))
 
 
 class CudaArray:
-    """The same memory by __cuda_array_interface__ alone; `more` goes in."""
+    """The same memory, with only __cuda_array_interface__. `more` adds to the dictionary."""
 
     def __init__(self, values, gpu=0, **more):
         self.array = Array(values, gpu)
@@ -139,13 +140,13 @@ class CudaArray:
 
 
 def look(capsule):
-    """What a capsule says: (device type, device, address, shape)."""
+    """Returns the content of a capsule: (device type, device, address, shape)."""
     tensor = Managed.from_address(python.PyCapsule_GetPointer(capsule, NAME)).tensor
     return tensor.device_type, tensor.device_id, tensor.data, tensor.shape[: tensor.dimensions]
 
 
 def read(address, count, stream, gpu=0):
-    """What a stream that was created here finds there when it has come to it."""
+    """Returns the memory's content as a new stream sees it."""
     use(gpu)
     values = (ctypes.c_float * count)()
     call("cuMemcpyDtoHAsync_v2", values, ctypes.c_uint64(address), ctypes.c_size_t(ctypes.sizeof(values)), stream)

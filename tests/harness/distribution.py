@@ -1,4 +1,5 @@
-"""How the tests of a run are dealt to processes: those of a file to one, files that took longest in their last run first."""
+"""Distributes the tests of a run to processes: one process per file, and the files that took longest in their last run
+first."""
 
 import collections
 import json
@@ -8,9 +9,9 @@ from steps import cache_folder
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 DURATIONS = cache_folder() / "durations.json"
-# Of a test that has not been run here.
+# For a test that has not run here yet.
 TYPICAL_SECONDS = 0.3
-# Files whose tests take long and share little: each is dealt to several processes.
+# Files whose tests take long and share little: each is distributed to several processes.
 PIECES = {"tests/test_console.py": 3, "tests/test_sequence_store.py": 3, "tests/test_watchdogs.py": 2}
 
 
@@ -19,7 +20,7 @@ def file_of(nodeid):
 
 
 class Scheduling(LoadFileScheduling):
-    """Deals whole files, or pieces of those in PIECES."""
+    """Distributes whole files, or pieces of those in PIECES."""
 
     def _split_scope(self, nodeid):
         file = file_of(nodeid)
@@ -27,7 +28,7 @@ class Scheduling(LoadFileScheduling):
 
 
 class Distribution:
-    """A plugin of pytest: orders and deals the files of a run, and records what they took."""
+    """A pytest plugin: orders and distributes the files of a run, and records their durations."""
 
     def __init__(self):
         try:
@@ -43,11 +44,11 @@ class Distribution:
             file = file_of(item.nodeid)
             return self._known.get(file, TYPICAL_SECONDS * counts[file]) / PIECES.get(file, 1)
 
-        # Within a file the order stays.
+        # The sort is stable, so the order within a file stays.
         items.sort(key=seconds, reverse=True)
 
     def pytest_xdist_make_scheduler(self, config, log):
-        # Not the files with most tests first.
+        # Turns off the order by number of tests.
         config.option.loadscopereorder = False
         return Scheduling(config, log)
 
@@ -61,7 +62,7 @@ class Distribution:
             or config.option.markexpr != "not campaign"
             or any("::" in each for each in config.args)
         )
-        # Processes run a part each; the one that started them sees all.
+        # Each process runs only a part; the process that started them sees all tests.
         if exitstatus in (0, 1) and self._taken and not parts and not hasattr(config, "workerinput"):
             self._known.update({file: round(taken, 2) for file, taken in self._taken.items()})
             DURATIONS.parent.mkdir(parents=True, exist_ok=True)

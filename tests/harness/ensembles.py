@@ -4,7 +4,7 @@ from harness.repository import config
 
 
 def step(model, inputs, outputs):
-    """One step; maps of the step's names to the ensemble's."""
+    """Returns one step, with maps from the step's names to the ensemble's."""
     maps = "".join(
         f'{kind} {{ key: "{key}" value: "{value}" }} '
         for kind, pairs in (("input_map", inputs), ("output_map", outputs))

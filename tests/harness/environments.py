@@ -1,4 +1,4 @@
-"""Python environments made by tests: without pip and without the network."""
+"""Python environments made by tests, without pip and without the network."""
 
 import pathlib
 import tarfile
@@ -6,7 +6,7 @@ import venv
 
 import numpy
 
-# A model that tells what its interpreter sees, as JSON.
+# A model that reports its interpreter's environment as JSON.
 REPORT = """
 import json, os, sys
 import numpy as np
@@ -47,7 +47,7 @@ def parameter(key, value):
 
 
 def make_environment(path, version, numpy_too=True):
-    """A virtual environment with package `tiny` of this version. Its numpy is that of the tests."""
+    """Makes a virtual environment with this version of package `tiny`. It uses the tests' numpy."""
     path = pathlib.Path(path)
     venv.EnvBuilder(symlinks=True).create(path)
     (site_packages,) = path.glob("lib/python*/site-packages")
@@ -65,7 +65,7 @@ def write_tiny(environment, version):
 
 
 def pack(environment, archive):
-    """A packed environment: what is in the folder, at the top of a compressed tar file."""
+    """Packs an environment: the folder's content, at the top level of a compressed tar file."""
     archive = pathlib.Path(archive)
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         for entry in sorted(pathlib.Path(environment).iterdir()):

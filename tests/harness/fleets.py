@@ -1,4 +1,4 @@
-"""Several Braids with the same models, and a front before them made by `braid fleet envoy`."""
+"""Several Braids with the same models, behind an Envoy configured by `braid fleet envoy`."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ from harness.repository import Repository, config, per_request
 from harness.server import BINARY, Server
 from harness.waiting import wait_until
 
-# The name of the replica that answers: that of the folder in which its repository lies.
+# The name of the answering replica: the name of the folder that contains its repository.
 WHERE = "os.path.basename(os.path.dirname(os.path.dirname(self.args['model_repository'])))"
-# A sum of all VALUEs of a sequence, which lives in the process of the model, and goes elsewhere where there is a store.
+# The sum of all VALUEs of a sequence. It lives in the model's process, and can move to another server through a store.
 SUMS = (
     per_request(f"""
 sums = self.__dict__.setdefault("sums", {{}})
@@ -33,7 +33,7 @@ return respond(SUM=sums[key], WHERE=np.array([[{WHERE}]], dtype=object))
         self.__dict__.setdefault("sums", {})[correlation_id] = np.frombuffer(state, np.int32).reshape(1, 1)
 """
 )
-# Waits as long as there is a file "wait" in the replica's folder.
+# Waits while the file "wait" exists in the replica's folder.
 WORK = per_request(f"""
 folder = os.path.dirname(os.path.dirname(self.args["model_repository"]))
 while os.path.exists(os.path.join(folder, "wait")):
@@ -58,7 +58,7 @@ def add_fleet_models(repository):
 
 
 class Fleet:
-    """Replicas by their names, which come and go. Use as a context manager."""
+    """Replicas by name, which start and stop. Use as a context manager."""
 
     def __init__(self, workdir, names, *options, tls=None):
         self._workdir = workdir
@@ -95,7 +95,7 @@ class Fleet:
         return server
 
     def endpoints(self, *names):
-        """For --endpoints; without names, of all."""
+        """Returns the text for --endpoints, for all replicas if no names are given."""
         return ",".join(self.endpoint(name) for name in names or self.replicas)
 
     def endpoint(self, name):
@@ -104,7 +104,7 @@ class Fleet:
         return ":".join([host, grpc, server.http.rpartition(":")[2], server.metrics.rpartition(":")[2]])
 
     def front(self, *options, names=(), workdir=None):
-        """An Envoy before the replicas of these names, or of all; it ends with the fleet."""
+        """Returns an Envoy for the named replicas, or for all; it ends with the fleet."""
         config_file = (workdir or self._workdir) / "envoy.json"
         fleet_envoy("--endpoints", self.endpoints(*names), "--output", config_file, *options)
         return self.run_envoy(config_file, len(names) or len(self.replicas))
@@ -132,13 +132,13 @@ def run_fleet(*arguments, check=True, env=None):
 
 
 def fleet_envoy(*arguments):
-    """`braid fleet envoy` with listeners on free ports of the loopback interface."""
+    """Runs `braid fleet envoy` with listeners on free ports of the loopback interface."""
     listen = [f"--{name}=127.0.0.1:0" for name in ("listen-grpc", "listen-http", "admin")]
     return run_fleet("envoy", *listen, *arguments)
 
 
 class FrontClients:
-    """A client of each protocol of a front, or of one server."""
+    """A client of each protocol, for an Envoy or for one server."""
 
     def __init__(self, http, grpc):
         address = types.SimpleNamespace(http=http, grpc=grpc)
@@ -152,7 +152,7 @@ class FrontClients:
             client.close()
 
     def step(self, protocol, sequence, value, header=True, headers=None, **more):
-        """(sum, replica) of a step of the model "sums"."""
+        """Returns (sum, replica) of a step of the model "sums"."""
         named = {"braid-sequence-id": str(sequence)} if header else {}
         result = self.of[protocol].infer(
             "sums",
@@ -164,13 +164,14 @@ class FrontClients:
         return int(result.as_numpy("SUM")[0, 0]), result.as_numpy("WHERE")[0, 0].decode()
 
     def work(self, protocol, size=1):
-        """The replica that answered."""
+        """Returns the replica that answered."""
         result = self.of[protocol].infer("work", {"IN": np.zeros(size, np.float32)})
         return result.as_numpy("WHERE")[0].decode()
 
 
 class Threads:
-    """Threads that call self._run(...) with each of `arguments`, which returns when self._ended is set: when the block ends."""
+    """Threads that call self._run(...) with each of `arguments`. It must return when self._ended is set, at the end of
+    the block."""
 
     def __init__(self, arguments):
         self._ended = threading.Event()
@@ -188,7 +189,8 @@ class Threads:
 
 
 class Load(Threads):
-    """Threads that ask for `work`, one request after the other, until the block ends. `done` has (begin, end, replica or error)."""
+    """Threads that send requests to `work`, one after the other, until the block ends. `done` has (begin, end, replica
+    or error)."""
 
     def __init__(self, envoy, threads=8, size=1):
         super().__init__((envoy, ("http", "grpc")[i % 2], size) for i in range(threads))
@@ -205,7 +207,7 @@ class Load(Threads):
                 self.done.append((begin, time.monotonic(), what))
 
     def wait_for(self, count, since=0.0):
-        """Waits until so many requests that began since then are done."""
+        """Waits until `count` requests that began after `since` are done."""
         wait_until(lambda: len(self.between(since)) >= count, 30, f"{count} requests")
 
     def between(self, begin, end=float("inf")):

@@ -1,4 +1,4 @@
-"""GPUs that a test can have anywhere: the stand-in for NVIDIA's driver, and the folder that stands for its devices."""
+"""GPUs for tests on any machine: the stand-in for NVIDIA's driver, and the folder that stands for its devices."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,8 @@ def uuid(number):
 
 
 class Gpus:
-    """`devices`: (compute capability, bytes, name) of each. `env` goes to the server, see tests/native/standin_gpu/standin.h."""
+    """`devices` has (compute capability, bytes, name) of each. `env` is for the server, see
+    tests/native/standin_gpu/standin.h."""
 
     def __init__(self, folder, devices=(("8.6", 1 << 30, "Stand-in A"), ("9.0", 2 << 30, "Stand-in B"))):
         self.folder = pathlib.Path(folder)
@@ -32,19 +33,19 @@ class Gpus:
         }
 
     def fail(self, *lines):
-        """Calls fail from now on, as "cuMemAlloc_v2 2" says; "*" stands for all."""
+        """Makes calls fail from now on; a line such as "cuMemAlloc_v2 2"; "*" stands for all functions."""
         (self.folder / "fail").write_text("".join(f"{line}\n" for line in lines))
 
     def hang(self, *functions):
-        """Calls of these do not return until this is called again."""
+        """Makes calls of these functions hang until the next call of this method."""
         (self.folder / "hang").write_text("".join(f"{name}\n" for name in functions))
 
     def delay(self, milliseconds):
-        """What streams do is late by this much from now on."""
+        """Delays all work of streams from now on."""
         (self.folder / "delay").write_text(f"{milliseconds}\n")
 
     def calls(self, *names, pid=None):
-        """What was called, by process: [(pid, words)]; of `names` alone, where there are any."""
+        """Returns the calls so far, with their processes: [(pid, words)]. `names` selects functions."""
         file = self.folder / "calls"
         found = []
         for line in file.read_text().splitlines() if file.exists() else []:
@@ -54,15 +55,15 @@ class Gpus:
         return found
 
     def assert_nothing_left(self):
-        """All memory was given back, and nobody had it open then."""
+        """Asserts that all memory was freed, and that no other process had it open then."""
         assert not self.calls("violation:")
         wait_until(lambda: not self.memory(), 20.0, f"the end of device memory {self.memory()}")
 
     def memory(self):
-        """The pieces of memory that exist, but for those of processes that were killed and have no reader."""
+        """Returns the existing pieces of memory, except those of killed processes that no process reads."""
         held = []
         for file in self.folder.glob("mem.*"):
-            # Its last holder may remove it meanwhile.
+            # Its last user may remove it meanwhile.
             with contextlib.suppress(FileNotFoundError), open(file, "rb+") as opened:
                 try:
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,7 +74,7 @@ class Gpus:
 
     @contextlib.contextmanager
     def process(self):
-        """This process as one that uses the devices, as clients with memory on them do: gives a User."""
+        """Yields a User: this process uses the devices, like a client with memory on them."""
         before = {name: os.environ.get(name) for name in ("CUDA_STANDIN", "CUDA_VISIBLE_DEVICES")}
         os.environ.update({name: self.env[name] for name in before})
         user = User()
@@ -99,7 +100,7 @@ class User:
         assert result == 0, f"{name}: {result}"
 
     def allocate(self, size, content=None, gpu=0):
-        """The address of new memory on a device."""
+        """Returns the address of new memory on a device."""
         self._use(gpu)
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
@@ -109,7 +110,7 @@ class User:
         return address.value
 
     def handle(self, address):
-        """The 64 bytes that name the memory to other processes."""
+        """Returns the handle of 64 bytes that identifies the memory to other processes."""
         handle = (ctypes.c_char * 64)()
         self.call("cuIpcGetMemHandle", handle, ctypes.c_uint64(address))
         return bytes(handle)

@@ -1,4 +1,4 @@
-"""Texts of graphs for tests that look at graph.pbtxt itself, and what such tests ask a server."""
+"""Texts of graphs for tests of graph.pbtxt itself, and requests of such tests."""
 
 import grpc
 import numpy as np
@@ -61,7 +61,7 @@ def renamed(direction, key, value):
     return f'tag_to_{direction}_tensor_names {{ key: "{key}" value: "{value}" }}'
 
 
-# Side packets that can be seen: a gate of a bool, and the time at which it opens.
+# Side packets with a visible effect: a gate of a bool, and the time at which it opens.
 GATES = {
     "gate": passing(more='input_side_packet: "allow"').replace(
         PASS,

@@ -20,7 +20,7 @@ LOOPBACK = """
 
 
 def python_node(name, inputs, outputs, handler="model.py", more="", loopback=False):
-    """The text of a PythonExecutorCalculator; `inputs` and `outputs` are "TAG:stream" each."""
+    """Returns the text of a PythonExecutorCalculator; `inputs` and `outputs` are "TAG:stream" each."""
     lines = [f'  input_stream: "{each}"' for each in inputs] + [f'  output_stream: "{each}"' for each in outputs]
     return (
         f'node {{\n  name: "{name}"\n  calculator: "PythonExecutorCalculator"\n'
@@ -34,7 +34,7 @@ def python_node(name, inputs, outputs, handler="model.py", more="", loopback=Fal
 
 
 def boundary(inputs, outputs, side_packets=()):
-    """The first lines of a graph; streams without a tag get OVMS_PY_TENSOR, and a number after the first."""
+    """Returns the first lines of a graph. Streams without a tag get OVMS_PY_TENSOR, with a number after the first."""
 
     def lines(field, streams):
         for number, stream in enumerate(streams):
@@ -56,7 +56,7 @@ def write_graph(folder, name, text, **files):
 
 
 def single(folder, name, source, inputs=("in",), outputs=("out",), **node):
-    """A graph of one Python node that runs `source`; streams with the names of its inputs and outputs."""
+    """Makes a graph of one Python node that runs `source`; its streams have the names of its inputs and outputs."""
     text = boundary(inputs, outputs) + python_node(
         name,
         [f"IN{i}:{each}" for i, each in enumerate(inputs)],
@@ -71,7 +71,7 @@ def config(*graphs, models=(), **more):
 
 
 def tensor(name, array, datatype=None, module=grpcclient):
-    """An InferInput of a numpy array, or of bytes as they are with a datatype (and the shape [1])."""
+    """Returns an InferInput of a numpy array, or of raw bytes with a datatype (and the shape [1])."""
     if isinstance(array, bytes):
         made = module.InferInput(name, [1], datatype)
         made._raw_content = array
@@ -108,7 +108,7 @@ class Stream:
         )
 
     def next(self):
-        """(result, error), as the client's callback gets them."""
+        """Returns (result, error), as passed to the client's callback."""
         return self.answers.get(timeout=self.seconds)
 
     def response(self):
@@ -134,7 +134,7 @@ class Stream:
         return error
 
     def finish(self):
-        """Closes the stream for sending, waits for its end, and returns what has come until then."""
+        """Closes the stream for sending, waits for its end, and returns the responses until then."""
         self.client.stop_stream()
         self.client.close()
         left = []

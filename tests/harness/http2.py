@@ -1,4 +1,4 @@
-"""HTTP/2 by hand (RFC 9113), for what clients of gRPC would not send."""
+"""Handwritten HTTP/2 (RFC 9113), for frames that gRPC clients do not send."""
 
 import socket
 import struct
@@ -6,7 +6,7 @@ import struct
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM = ACK = 1
 END_HEADERS = 4
-# The name "grpc-status" in HPACK's Huffman code, as it stands in a head.
+# The name "grpc-status" in HPACK's Huffman code, as in a field block.
 STATUS = b"\x9a\xca\xc8\xb2\x12\x34\xda\x8f"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])  # with settings
 
@@ -16,12 +16,12 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def field(name, value):
-    """A literal field, never indexed (RFC 7541, 6.2.3)."""
+    """Returns a literal field, never indexed (RFC 7541, 6.2.3)."""
     return b"\x10" + _text(name) + _text(value)
 
 
 def call_head(path, *more):
-    """The field block of a gRPC call."""
+    """Returns the field block of a gRPC call."""
     fields = [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -60,7 +60,7 @@ class Connection:
         self.socket.close()
 
     def send(self, data):
-        """False when the server has closed the connection; frames() gives what it said before that."""
+        """Sends data; false if the server has closed the connection. frames() returns the server's frames before that."""
         try:
             self.socket.sendall(data)
         except ConnectionError:
@@ -68,7 +68,7 @@ class Connection:
         return True
 
     def frames(self):
-        """(kind, flags, stream, payload) of each that comes, until the server closes."""
+        """Yields (kind, flags, stream, payload) of each frame, until the server closes."""
         while True:
             while len(self._received) >= 9 and len(self._received) >= 9 + self._size():
                 size = self._size()
@@ -84,19 +84,19 @@ class Connection:
             self._received += more
 
     def wait_for(self, kind, stream=0):
-        """The payload of the next frame of that kind and stream."""
+        """Returns the payload of the next frame of that kind and stream."""
         for its_kind, _, its_stream, payload in self.frames():
             if (its_kind, its_stream) == (kind, stream):
                 return payload
         raise AssertionError(f"closed without a frame of kind {kind} on stream {stream}")
 
     def acknowledge(self):
-        """Takes the server's settings, such as its largest frame."""
+        """Acknowledges the server's settings, such as its largest frame."""
         self.wait_for(SETTINGS)
         self.send(frame(SETTINGS, ACK, 0))
 
     def goaway(self):
-        """The error code and text of the GOAWAY that ends the connection."""
+        """Returns the error code and text of the GOAWAY that ends the connection."""
         payload = self.wait_for(GOAWAY)
         return struct.unpack(">I", payload[4:8])[0], payload[8:]
 

@@ -1,4 +1,4 @@
-"""A kube-apiserver and an etcd of a test's own, on the loopback interface: Kubernetes without nodes and controllers."""
+"""A kube-apiserver and an etcd for one test, on the loopback interface: Kubernetes without nodes and controllers."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ from harness.waiting import wait_until
 
 
 class RefusedError(Exception):
-    """What the API has against an object."""
+    """The API's error for an object."""
 
 
 class KubeApiserver:
-    """Use as a context manager."""
+    """A running API server. Use as a context manager."""
 
     def __init__(self, folder):
         programs = need("kube-apiserver")
@@ -91,7 +91,7 @@ class KubeApiserver:
             return False
 
     def ask(self, method, path, body=None, content="application/json"):
-        """What the API answers: an object, or a text where it is none. A warning of the API's counts as an error."""
+        """Returns the API's answer: an object, or a text if it is not JSON. A warning of the API counts as an error."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
         request = urllib.request.Request(
             f"https://localhost:{self._port}{path}", body and json.dumps(body).encode(), headers, method=method
@@ -107,7 +107,7 @@ class KubeApiserver:
         return json.loads(text) if text.startswith("{") else text
 
     def apply(self, manifests, namespace="models", dry_run=False):
-        """`kubectl apply --server-side`: the objects as the API has them then. `manifests` is YAML of several."""
+        """`kubectl apply --server-side`: returns the resulting objects. `manifests` is YAML with several objects."""
         how = f"fieldManager=test&fieldValidation=Strict{'&dryRun=All' if dry_run else ''}"
         applied = []
         for manifest in filter(None, yaml.safe_load_all(manifests)):
@@ -116,7 +116,7 @@ class KubeApiserver:
         return applied
 
     def wait_for_kind(self, version, kind):
-        """Until the API has a kind of its own, such as ("serving.kserve.io/v1beta1", "InferenceService")."""
+        """Waits until the API has a custom kind, such as ("serving.kserve.io/v1beta1", "InferenceService")."""
 
         def found():
             try:

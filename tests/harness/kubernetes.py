@@ -1,4 +1,4 @@
-"""Kubernetes' own schemas, and those of custom resources, for manifests of ours: kubeconform judges by them."""
+"""Validates Braid's manifests by kubeconform, with the schemas of Kubernetes and of custom resources."""
 
 import json
 import re
@@ -12,7 +12,7 @@ NUMBER_OR_TEXT = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
 
 
 def strict(schema):
-    """The schema without what JSON Schema does not know, in which an object has no fields but those that are named."""
+    """Returns the schema without extensions of JSON Schema, and with all unnamed fields forbidden."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -36,7 +36,7 @@ def file_name(group, version, kind):
 
 
 def with_all_it_names(name, definitions):
-    """A schema of its own: the definition, and those that it refers to."""
+    """Returns a self-contained schema: the definition, and those that it refers to."""
     found, left = {}, [name]
     while left:
         each = left.pop()
@@ -47,17 +47,17 @@ def with_all_it_names(name, definitions):
 
 
 def write_schemas(folder):
-    """A file for each kind, as the template of SchemaJudge has it."""
+    """Writes a file for each kind, named by the template of SchemaJudge."""
     source = need("kubernetes-schemas")
     folder.mkdir()
     swagger = json.loads((source / "swagger.json").read_text())
     definitions = {name: strict(each) for name, each in swagger["definitions"].items()}
-    # In the document it is a text, which is what it is sent as; people write numbers too.
+    # The document has a text, which is the wire format; people also write numbers.
     definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
     definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = NUMBER_OR_TEXT
     for name, each in swagger["definitions"].items():
         kinds = each.get("x-kubernetes-group-version-kind", [])
-        # Others are of many groups at once, as the options of a deletion.
+        # Other definitions belong to many groups at once, such as the options of a deletion.
         if len(kinds) == 1:
             (kind,) = kinds
             file = folder / file_name(kind["group"], kind["version"], kind["kind"])
@@ -77,7 +77,7 @@ class SchemaJudge:
         self._template = f"{folder}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
 
     def judge(self, manifests):
-        """(what is wrong with them, how many are right); `manifests` is YAML."""
+        """Returns (errors, number of valid objects); `manifests` is YAML."""
         command = [self._program, "-strict", "-output", "json", "-summary", "-schema-location", self._template, "-"]
         done = subprocess.run(
             command, input=manifests, capture_output=True, text=True, timeout=120, env=environment(), check=False

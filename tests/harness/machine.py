@@ -1,5 +1,5 @@
-"""A machine of its own: a kernel that is a program (User Mode Linux, `scripts/public-clients uml`), with this one's files, which it
-cannot change, its own temporary ones, and all of cgroup v2."""
+"""A separate machine: User Mode Linux, a kernel that runs as a program (`scripts/public-clients uml`). It has this
+machine's files read-only, its own temporary files, and full access to cgroup v2."""
 
 import os
 import pathlib
@@ -13,16 +13,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNEL = ROOT / ".cache" / "public-clients" / "uml" / "linux.uml"
 
-# For all that it does. It shares the processors of this machine, and its kernel is slow.
+# For the whole run. The machine shares this one's processors, and its kernel is slow.
 SECONDS = 270
 
-# Switches the loopback interface on, as `ip link set lo up` does where there is an `ip`: SIOCSIFFLAGS with IFF_UP.
+# Enables the loopback interface like `ip link set lo up`: SIOCSIFFLAGS with IFF_UP.
 LOOPBACK = """
 import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))
 """
 
-# Runs as the first process. The device files are the kernel's own, without a folder for shared memory.
+# Runs as the first process. The kernel provides the device files, without a folder for shared memory.
 FIRST = """#!/bin/bash
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -42,9 +42,9 @@ sleep 10
 
 
 def run(command, folder, seconds=SECONDS, memory="3G", **variables):
-    """(status, output) of a command on such a machine, in the project's folder, with `variables` beside this process's.
-    `folder`: where a file is put for it. Skips the test where the kernel cannot run a program."""
-    # It is read by the other machine, which has another /tmp.
+    """Runs a command on such a machine, in the project's folder, with `variables` added to this process's. Returns
+    (status, output). `folder` receives a file for the machine. Skips the test if this kernel cannot run a program."""
+    # The other machine reads it, and has another /tmp.
     first = pathlib.Path(folder) / "first.sh"
     environment = {**os.environ, "TMPDIR": "/tmp", "HOME": "/tmp", **variables}
     first.write_text(

@@ -1,4 +1,4 @@
-"""Bills of materials as scripts/sbom writes them."""
+"""Bills of materials from scripts/sbom."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from harness.server import BINARY, ROOT
 
 
 def bill_of(package):
-    """The bill of a package, which is valid by CycloneDX's own schema, and which is the same when it is written again."""
+    """Returns the bill of a package. It must be valid by CycloneDX's schema, and identical when it is written again."""
     texts = []
     for _ in range(2):
         environment = {

@@ -21,7 +21,7 @@ def save(model, base, version=1):
 
 
 def add(shape=(1, 10), value=1.0, dtype=np.float32, inputs=("b",), output="a"):
-    """output = the sum of the inputs, plus value. A dimension of -1 is dynamic."""
+    """Returns output = the sum of the inputs, plus value. A dimension of -1 is dynamic."""
     parameters = [_named(op.parameter(list(shape), dtype, name=name), name) for name in inputs]
     total = parameters[0]
     for each in parameters[1:]:
@@ -37,7 +37,7 @@ def scale(shape=(1, 10), factor=2.0, dtype=np.float32, input_name="x", output="y
 
 
 def identity(shape=(1, 10), dtype=np.float32, input_name="x", output="y"):
-    """y = x, of any type that OpenVINO can reshape."""
+    """Returns y = x, of any type that OpenVINO can reshape."""
     x = _named(op.parameter(list(shape), dtype, name=input_name), input_name)
     same = op.reshape(x, op.shape_of(x), False)
     return ov.Model([op.result(_named(same, output))], [x], "identity")
@@ -62,18 +62,18 @@ def mlp(inputs=10, hidden=16, outputs=4, seed=7):
 
 
 def image(height=2, width=2, channels=3, layout="NHWC", dtype=np.float32):
-    """`image` [1,H,W,C] (or [1,C,H,W]) unchanged as `pixels`: shows what an encoded image became."""
+    """Returns `image` [1,H,W,C] (or [1,C,H,W]) unchanged as `pixels`: shows the decoded image."""
     dims = {"N": 1, "H": height, "W": width, "C": channels}
     return identity([dims[letter] for letter in layout], dtype, "image", "pixels")
 
 
 def infer(path, *inputs):
-    """What OpenVINO itself gives for a model's file; a list of arrays."""
+    """Returns OpenVINO's own results for a model's file, as a list of arrays."""
     compiled = ov.Core().compile_model(str(path), "CPU")
     results = compiled(list(inputs))
     return [np.array(results[output]) for output in compiled.outputs]
 
 
 def entry(name, base, **settings):
-    """One element of model_config_list."""
+    """Returns one element of model_config_list."""
     return {"config": {"name": name, "base_path": str(base), **settings}}

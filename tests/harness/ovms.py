@@ -1,4 +1,4 @@
-"""A server that is started as OpenVINO Model Server is: with a config.json."""
+"""A server that is started like OpenVINO Model Server: with a config.json."""
 
 import json
 import pathlib
@@ -7,10 +7,10 @@ from harness.server import Server
 
 
 class OvmsServer(Server):
-    """`braid serve --config_path` on free ports. `config` is the file, or what it is to hold, which is written to `workdir`.
+    """`braid serve --config_path` on free ports. `config` is the file, or its content, which is written to `workdir`.
 
-    `ready=False` does not wait for readiness; `options` are further arguments. Files are looked at when the test says so
-    (reload()), unless `options` name an interval.
+    `ready=False` does not wait for readiness; `options` are further arguments. The server reads the files again at
+    reload(), unless `options` set an interval.
     """
 
     def __init__(self, config, *options, workdir, **more):
@@ -24,17 +24,17 @@ class OvmsServer(Server):
         super().__init__([], "--config_path", self.config_path, *options, workdir=workdir, **more)
 
     def write_config(self, config):
-        """Replaces the file at once, as a careful operator does."""
+        """Replaces the file atomically, like a careful operator."""
         new = self.config_path.with_suffix(".new")
         new.write_text(json.dumps(config, indent=1), encoding="utf-8")
         new.replace(self.config_path)
 
     def reload(self):
-        """POST /v1/config/reload: (status, value)."""
+        """POST /v1/config/reload; returns (status, value)."""
         return self.json("POST", "/v1/config/reload")
 
     def states(self, name):
-        """{version: state} of a servable, from GET /v1/config."""
+        """Returns {version: state} of a servable, from GET /v1/config."""
         status, config = self.json("GET", "/v1/config")
         assert status == 200, config
         found = config.get(name, {"model_version_status": []})

@@ -1,9 +1,9 @@
-"""The code blocks of the documentation's pages, and running them as a reader does who pastes one after the other.
+"""Runs the code blocks of the documentation's pages, like a reader who pastes one after the other.
 
-A page is run in a folder of its own that looks like the top of the repository. The servers that it starts listen on free
-ports; wherever the page or a client of an example names the usual ones, the free ones are put. What only prepares the
-machine (`make build`, packages) was done before the tests, and is looked at, not repeated; an environment that a page makes is
-the tests' own. Pages that serve the example models as they are share a server.
+A page runs in a separate folder that looks like the top of the repository. Its servers listen on free ports. The usual
+ports in the page, and in the clients of examples, are replaced by the free ones. Steps that only prepare the machine
+(`make build`, packages) ran before the tests; they are checked, not repeated. An environment that a page makes is the
+tests' own. Pages that serve the unchanged example models share a server.
 """
 
 import ast
@@ -29,23 +29,24 @@ BLOCK = re.compile(
 )
 SERVE = re.compile(r"(make serve|(env/bin/|build/)?braid serve)\b")
 COMMENT = re.compile(r"\s+# .*$")
-# Options that say where a server listens, and what of the harness' server that is; with the ports when nothing is said.
+# Options that set the server's ports, and the matching port of the harness' server.
 PORTS = {"port": "grpc", "grpc-port": "grpc", "rest_port": "http", "http-port": "http", "metrics-port": "metrics"}
 USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
 ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>.+)")
 PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
 ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
-# Languages of blocks that are there to be read: messages, listings and diagrams; parts of graphs, which are whole in examples/graphs;
-# configurations of other programs.
+# Languages of blocks that are only for reading: messages, listings, diagrams, parts of the graphs in examples/graphs,
+# and configurations of other programs.
 SHOWN = ("text", "proto", "yaml")
-# Commands that ask a server at its usual address, unless it is named.
+# Commands that use the server's usual address, unless they name it.
 ASKING = re.compile(r"(build/)?braid (bench|try)\b(?!.* -u )")
-# What a worker alone can import, or what stands in the middle of a class.
+# Code that only a worker can import, or that stands inside a class.
 MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
-# What make has made in folders of examples: {folder: {path: library}}.
+# The results of make in folders of examples: {folder: {path: library}}.
 MADE = {}
 
-# The blocks that are not run, by their beginnings, and why. A block that is new is run, or fails, until it stands here.
+# The blocks that are not run, by their beginnings, with the reason. A new block is run, or fails, until it is listed
+# here.
 WHEEL = "tests/test_wheel.py does it, with the wheel"
 PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
@@ -121,7 +122,7 @@ NOT_RUN = {
 
 
 def pages():
-    """All pages that people read, as paths relative to the repository."""
+    """Returns all pages for people, as paths relative to the repository."""
     found = ["README.md", "examples/README.md"]
     for pattern in ("docs/*.md", "examples/*/README.md"):
         found += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
@@ -129,7 +130,7 @@ def pages():
 
 
 def pages_of(*sections):
-    """The pages that docs/README.md lists in these sections."""
+    """Returns the pages that docs/README.md lists in these sections."""
     found = []
     for section in (ROOT / "docs" / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
         if section.partition("\n")[0] in sections:
@@ -142,7 +143,7 @@ class Block:
     name: str | None  # of the file that the page says it is
     language: str
     text: str
-    follows: bool  # stands right behind the block before it, as its answer
+    follows: bool  # directly follows the previous block, as its output
 
     def begins(self, beginning):
         return self.text.lstrip().startswith(beginning)
@@ -162,7 +163,7 @@ def blocks_of(text):
 
 
 def read(page, folder, examples_server, **more):
-    """Runs all blocks of a page that are to be run."""
+    """Runs all blocks of a page, except those that are only for reading."""
     left_out = NOT_RUN.get(page, {})
     with Reader(folder, examples_server, **more) as reader:
         for block in blocks(page):
@@ -171,7 +172,7 @@ def read(page, folder, examples_server, **more):
 
 
 def commands(text):
-    """The commands of a shell block, those of several lines as one."""
+    """Returns the commands of a shell block, with continued lines joined."""
     found, lines, closing = [], [], None
     for line in text.splitlines():
         lines.append(line)
@@ -194,7 +195,7 @@ def commands(text):
 
 
 def same(shown, told):
-    """Whether an answer is the one that a page shows; floating-point numbers may differ in what a processor rounds."""
+    """Whether an answer is the one in the page; floating-point numbers may differ by rounding."""
     if isinstance(shown, dict) and isinstance(told, dict):
         return shown.keys() == told.keys() and all(same(shown[key], told[key]) for key in shown)
     if isinstance(shown, list) and isinstance(told, list):
@@ -205,7 +206,7 @@ def same(shown, told):
 
 
 def plain(printed):
-    """What is printed, with one blank for several, and without how long things took."""
+    """Returns output with single blanks and without durations."""
     return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
 
 
@@ -213,14 +214,14 @@ class Reader:
     """Runs the blocks of one page. Use as a context manager."""
 
     def __init__(self, folder, examples_server, makes_all=False):
-        """`examples_server()` is the server of the example models that pages share. `makes_all`: `make` finds nothing done."""
+        """`examples_server()` is the shared server of the example models. `makes_all`: `make` has nothing prepared."""
         self._examples_server = examples_server
         self._makes_all = makes_all
         self.folder = folder / "braid"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self._lay_out()
-        self._server = self._own = None  # the one that is asked, and, where it is the page's own, the one to stop
+        self._server = self._own = None  # the server in use, and the page's own server to stop
         self._addresses = {}
         self._printed = ""  # by the last command
         self._files = {
@@ -242,7 +243,7 @@ class Reader:
         curl = shutil.which("curl")
         if curl is None:
             pytest.skip("curl is missing; scripts/install-system-packages test")
-        # The status of each answer goes to the error output.
+        # The status of each response goes to standard error.
         (tools / "curl").write_text(
             f"#!/bin/sh\nexec {curl} --max-time 60 -w '%{{stderr}}\\nstatus %{{http_code}}\\n' \"$@\"\n"
         )
@@ -251,7 +252,7 @@ class Reader:
             **os.environ,
             "PATH": f"{tools}:{os.environ['PATH']}",
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Of numbers that are small, on a machine that has other work.
+            # For small numbers, on a busy machine.
             "OPENBLAS_NUM_THREADS": "1",
         }
 
@@ -298,7 +299,7 @@ class Reader:
             self._execute([sys.executable, "-c", text], block.text)
 
     def _compare(self, shown):
-        """Lines as printed, but for blanks, addresses and times; `...` for lines that are left out."""
+        """Compares the output with the page, except blanks, addresses and times; `...` stands for omitted lines."""
         printed = self._printed
         for port, address in self._addresses.items():
             printed = printed.replace(f":{address.rpartition(':')[2]}", f":{port}")
@@ -316,7 +317,7 @@ class Reader:
         text_format.Parse(text, model_config_pb2.ModelConfig())
 
     def _compile(self, block):
-        """Checks the syntax, and whether the names are there."""
+        """Checks the syntax, and that the names exist."""
         compiler, standard = {"c": ("cc", "c11"), "cpp": ("c++", "c++17")}[block.language]
         command = [
             compiler,
@@ -348,17 +349,17 @@ class Reader:
         if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
             self._server or self._serve("make serve")
         errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
-        # What is not to succeed says so: # 401: ...
+        # A command that is expected to fail says so: # 401: ...
         expected = re.search(r"# ([345]\d\d)\b", command)
         for status in re.findall(r"^status (\d+)$", errors, re.MULTILINE):
             good = status == expected[1] if expected else status.startswith("2")
             assert good, f"{command}\nhas status {status}: {self._printed}"
 
     def _make(self, folder):
-        """Runs make in a folder of examples, for the first page that does; the others get the libraries of that one."""
+        """Runs make in a folder of examples, for the first page that does; other pages get its libraries."""
         if folder not in MADE or self._makes_all:
             if folder == "examples/custom_nodes" and not self._makes_all:
-                # Those with OpenCV take seconds each. make finds that they are there, and makes the others.
+                # Libraries with OpenCV take seconds each. make finds these and builds only the others.
                 (self.folder / folder / "lib").mkdir()
                 for name in ("image_transform", "detection_splitter", "text_page", "text_lines"):
                     library = f"lib{name}.so"
@@ -382,7 +383,7 @@ class Reader:
         for step in filter(None, steps):
             if step["folder"]:
                 (self.folder / step["folder"]).symlink_to(sys.prefix)
-            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # what is no option
+            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # words that are not options
                 try:
                     importlib.metadata.version(package)
                 except importlib.metadata.PackageNotFoundError:
@@ -390,7 +391,7 @@ class Reader:
         return all(steps)
 
     def _execute(self, command, shown):
-        """Runs a command and returns what it wrote to its error output."""
+        """Runs a command and returns its standard error."""
         try:
             done = subprocess.run(
                 command,
@@ -417,7 +418,7 @@ class Reader:
     # ---- servers ---------------------------------------------------------------------------------
 
     def _serve(self, command):
-        """Starts a server as a command line says, in place of the one before."""
+        """Starts a server from a command line, in place of the previous one."""
         self._stop()
         shared = command == "make serve"
         if models := re.fullmatch(r"make serve MODELS=(\S+)", command):
@@ -443,7 +444,7 @@ class Reader:
         self._write_files()
 
     def _write_files(self):
-        """Writes the page's files, and the clients of the examples, with the addresses of the server."""
+        """Writes the page's files, and the clients of the examples, with the server's addresses."""
         for path, text in self._files.items():
             path.write_text(self._with_addresses(text), encoding="utf-8")
 

@@ -5,7 +5,7 @@ import zlib
 
 
 def png(pixels):
-    """An RGB image [height, width, 3] of uint8 as a PNG file."""
+    """Returns an RGB image [height, width, 3] of uint8 as a PNG file."""
     height, width, _ = pixels.shape
 
     def chunk(kind, data):

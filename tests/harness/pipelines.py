@@ -2,7 +2,7 @@
 
 
 def node(name, model, origin, **more):
-    """x -> model -> y; `origin` is "node/item"."""
+    """Returns a node x -> model -> y; `origin` is "node/item"."""
     source, item = origin.split("/")
     return {
         "name": name,
@@ -15,6 +15,6 @@ def node(name, model, origin, **more):
 
 
 def pipeline(name, *nodes, source="in", result="out", **more):
-    """`source` is its input, `result` its output: that of the last node."""
+    """Returns a pipeline. `source` is its input, `result` its output: the output of the last node."""
     last = {"node_name": nodes[-1]["name"], "data_item": "y"}
     return {"name": name, "inputs": [source], "outputs": [{result: last}], "nodes": list(nodes), **more}

@@ -1,4 +1,4 @@
-"""Ports for programs that cannot choose their own, such as a node of Redis Cluster."""
+"""Ports for programs that cannot choose a free one, such as a node of Redis Cluster."""
 
 import pathlib
 import random
@@ -8,8 +8,8 @@ _reservations = []
 
 
 def free_port():
-    """A port of the loopback interface that is the caller's until this process ends. It lies below the range from which the system
-    serves other sockets, and the name of an abstract socket keeps it from other tests that ask here."""
+    """Returns a port of the loopback interface, reserved for the caller until this process ends. It lies below the
+    range of ephemeral ports. An abstract socket's name reserves it among tests that use this function."""
     end = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     first = 16_384 if end > 17_000 else 1_024
     candidates = list(range(first, end))

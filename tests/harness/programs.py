@@ -1,4 +1,4 @@
-"""Public programs that serve beside Braid for a test."""
+"""Public programs that serve beside Braid in a test."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 
 
 class Program:
-    """A program that listens on a port which the system hands out. Use as a context manager; `port` is its first one."""
+    """A program that listens on a free port. Use as a context manager; `port` is its first one."""
 
     def __init__(self, command, folder):
         self._name = command[0].name
@@ -37,7 +37,7 @@ class Program:
         self._log.close()
 
     def is_ready(self):
-        """Whether it answers, beyond that it listens."""
+        """Whether it answers requests; it may listen earlier."""
         return True
 
     def _find_port(self):

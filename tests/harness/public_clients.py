@@ -1,4 +1,4 @@
-"""Public clients that are no Python packages. scripts/public-clients gets them."""
+"""Public clients that are not Python packages; scripts/public-clients installs them."""
 
 import json
 import os
@@ -16,17 +16,17 @@ from harness.server import ROOT
 
 INSTALLED = ROOT / ".cache" / "public-clients"
 SOURCES = ROOT / "tests" / "public_clients"
-# What would lead the clients past the server on this machine, or have them print more than their answers.
+# Variables that would redirect the clients from the local server, or add output.
 LEFT_OUT = re.compile(r"(?i)(https?|grpc|all|no)_proxy|grpc_.*|node_.*|_?java_.*|jdk_java_options")
 
 
 def environment(**more):
-    """The environment of a client's process."""
+    """Returns the environment of a client's process."""
     return {**{name: value for name, value in os.environ.items() if not LEFT_OUT.fullmatch(name)}, **more}
 
 
 def need(client, *programs):
-    """The folder of a client; skips the test when it, or a program that it runs in, is not there."""
+    """Returns the folder of a client; skips the test if it, or a program that it needs, is missing."""
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"{client} needs `{program}` on the PATH; install it, then run scripts/public-clients")
@@ -36,7 +36,7 @@ def need(client, *programs):
 
 
 class Result:
-    """What a call ended with: `code` and `details`, the responses before that, and the milliseconds that it took."""
+    """The result of a call: `code` and `details`, the responses before that, and the duration in milliseconds."""
 
     def __init__(self, values, response):
         self.code = values["code"]
@@ -46,19 +46,19 @@ class Result:
 
     @property
     def response(self):
-        """The one response of a call that went well."""
+        """Returns the only response of a successful call."""
         assert (self.code, len(self.responses)) == ("OK", 1), (self.code, self.details, len(self.responses))
         return self.responses[0]
 
 
 def call(method, *requests, **more):
-    """A call for GrpcProgram.calls: of a unary method one for each request, all at once; else one stream."""
+    """A call for GrpcProgram.calls: for a unary method one call per request, all at once; otherwise one stream."""
     messages = [json_format.MessageToDict(each, preserving_proto_field_name=True) for each in requests]
     return {"method": method, "requests": messages, **more}
 
 
 class GrpcProgram:
-    """A program that makes the calls that it is told to, by gRPC's client for its language (tests/public_clients/)."""
+    """A program that makes the given calls with its language's gRPC client (tests/public_clients/)."""
 
     def __init__(self, command, env, **given):
         self._command = command
@@ -66,9 +66,9 @@ class GrpcProgram:
         self._given = given
 
     def calls(self, address, *calls, **options):
-        """The results of each call: a list of them where the call has more than one request and no stream.
+        """Returns the results of each call: a list for a call with several requests and no stream.
 
-        Calls follow one another on one channel. Options: `ca`, `compressed`, `keepalive_ms`.
+        The calls are made one after the other on one channel. Options: `ca`, `compressed`, `keepalive_ms`.
         """
         given = json.dumps({"address": address, "calls": calls, **self._given, **options})
         ran = subprocess.run(self._command, input=given.encode(), env=self._env, capture_output=True, timeout=100)
@@ -82,7 +82,7 @@ class GrpcProgram:
 
 
 def grpc_js():
-    """gRPC's client for Node."""
+    """Returns gRPC's client for Node."""
     folder = need("grpc-js", "node")
     env = environment(NODE_PATH=str(folder / "node_modules"))
     proto = ROOT / "protos" / "grpc_service.proto"
@@ -90,9 +90,9 @@ def grpc_js():
 
 
 def grpc_java(workdir):
-    """gRPC's client for Java; its program is compiled into `workdir`."""
+    """Returns gRPC's client for Java; its program is compiled into `workdir`."""
     folder = need("grpc-java", "javac", "java")
-    # Those whose sums are known, and no others.
+    # Only the jars with known checksums.
     jars = [line.split()[1] for line in (SOURCES / "grpc-java" / "jars.sha256").read_text().splitlines()]
     path = ":".join(str(folder / jar) for jar in jars)
     source = SOURCES / "grpc-java" / "Client.java"
@@ -102,18 +102,18 @@ def grpc_java(workdir):
         files.file.add().ParseFromString(module.DESCRIPTOR.serialized_pb)
     descriptors = workdir / "descriptors.pb"
     descriptors.write_bytes(files.SerializeToString())
-    # A small machine for Java: it is started anew for each test.
+    # A small Java machine, because each test starts a new one.
     small = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"]
     command = ["java", *small, f"-Djava.io.tmpdir={workdir}", "-cp", f"{path}:{workdir}", "Client"]
     return GrpcProgram(command, environment(), descriptors=str(descriptors))
 
 
-# ---- what is asked ---------------------------------------------------------------------------------
+# ---- the requests ----------------------------------------------------------------------------------
 
 TEXT = [("IN", "STRING", [1])]
 OUT = [("OUT", "STRING", [1])]
 
-# Runs until a file ends it, or its request is cancelled; leaves files that say how far it is.
+# Runs until a file ends it, or its request is cancelled; writes files that report its progress.
 PATIENT = per_request(
     """
     place = self.args["model_repository"]
@@ -129,9 +129,9 @@ PATIENT = per_request(
     return respond(OUT=get(request, "IN"))
     """
 )
-# Takes many times as long as a client here waits before it asks whether the server is still there.
+# Takes many times as long as these clients wait before they send a keepalive ping.
 SLOW = per_request("time.sleep(0.5)\nreturn respond(OUT=get(request, 'IN'))")
-# Blanks at the ends, which HTTP/2 does not allow in the value of a field, are as hard as what is no ASCII.
+# HTTP/2 does not allow blanks at the ends of a field's value; they are as difficult as other characters than ASCII.
 ERROR = ' as asked: 100 % of "äöü"\nand a second line '
 FAILING = per_request(
     f"return pb_utils.InferenceResponse(error=pb_utils.TritonError({ERROR!r}, pb_utils.TritonError.NOT_FOUND))"
@@ -155,7 +155,7 @@ class TritonPythonModel:
 
 
 def add_models(repository):
-    """Writes the models that all of these clients ask."""
+    """Writes the models for these clients."""
     shutil.copytree(ROOT / "examples" / "models" / "add_sub", repository.path / "add_sub")
     repository.add_identity("echo")
     for name, source in (("patient", PATIENT), ("slow", SLOW), ("failing", FAILING), ("headers", HEADERS)):

@@ -1,4 +1,4 @@
-"""A Redis of a test's own: on a port of the loopback interface, or on one with TLS; it keeps nothing on the disk."""
+"""A Redis for one test, on a port of the loopback interface, with or without TLS; it stores nothing on disk."""
 
 import socket
 import ssl
@@ -9,8 +9,13 @@ from harness.waiting import wait_until
 
 
 class Redis:
-    """`certificates`: a folder with root.pem, server.pem and server.key; then it speaks TLS alone. `master`: the Redis that it is a
-    replica of. `watches`: the Redis that it is the sentinel of, under the name "main". `cluster`: it is a node of a Redis Cluster, see there."""
+    """A running Redis.
+
+    `certificates` is a folder with root.pem, server.pem and server.key; it then speaks only TLS.
+    `master` is the Redis that it replicates.
+    `watches` is the Redis that it watches as a sentinel, under the name "main".
+    `cluster`: it is a node of a RedisCluster.
+    """
 
     def __init__(self, workdir, password=None, certificates=None, master=None, watches=None, cluster=False):
         self.workdir = workdir
@@ -41,7 +46,7 @@ class Redis:
             command += ["--tls-key-file", self.certificates / "server.key"]
             command += ["--tls-ca-cert-file", self.certificates / "root.pem"]
         if self.password:
-            # As an option it would be seen by all.
+            # As an option, other users could see it.
             (self.workdir / "redis.conf").write_text(f'requirepass "{self.password}"\n')
             command.insert(1, self.workdir / "redis.conf")
         if self.cluster_port:
@@ -83,7 +88,7 @@ class Redis:
             self.process.wait(20)
 
     def ask(self, *words):
-        """The answer to one command: bytes, a number, None, or a list of them."""
+        """Returns the answer to one command: bytes, a number, None, or a list of them."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as plain:
             connection = plain
             if self.certificates:
@@ -116,7 +121,8 @@ class Redis:
 
 
 class RedisCluster:
-    """Three Redis that have a third of the slots each, with `replicas` of each; `more` as of a Redis. Use as a context manager."""
+    """Three masters with a third of the slots each, and `replicas` of each. `more` is passed to each Redis. Use as a
+    context manager."""
 
     def __init__(self, workdir, replicas=0, **more):
         self.masters, self.replicas = [], []
@@ -167,7 +173,7 @@ class RedisCluster:
             wait_until(lambda node=node: condition(node), what="the nodes of the cluster to know each other")
 
     def owner(self, key):
-        """Which of the masters has the slot of a key, and the slot."""
+        """Returns the master with a key's slot, and the slot."""
         slot = self.masters[0].ask("CLUSTER", "KEYSLOT", key)
         ranges = self.masters[0].ask("CLUSTER", "SLOTS")
         port = next(each[2][1] for each in ranges if each[0] <= slot <= each[1])

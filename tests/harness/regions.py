@@ -8,7 +8,7 @@ import tritonclient.utils.shared_memory as shm
 
 
 class Region:
-    """A file in /dev/shm with a key and a name of its own, made with tritonclient's utilities."""
+    """A file in /dev/shm with a unique key and name, made with tritonclient's utilities."""
 
     def __init__(self, byte_size):
         self.name = f"region-{uuid.uuid4().hex[:8]}"

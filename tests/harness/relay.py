@@ -1,4 +1,4 @@
-"""A process that passes on what comes to its port, until it is cut: a partition of the network between those on both sides of it."""
+"""A process that forwards connections until it is cut: a network partition between its two sides."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import sys
 
 
 class Relay:
-    """Listens on `port` of the loopback interface, and passes all on to its port `target`. Use as a context manager."""
+    """Forwards connections from `port` of the loopback interface to port `target`. Use as a context manager."""
 
     def __init__(self, target):
         self._process = subprocess.Popen(
@@ -25,7 +25,7 @@ class Relay:
         self._process.stdout.close()
 
     def cut(self):
-        """What is sent from now on arrives later, and connections begin and are not answered."""
+        """Delays all data from now on. New connections are accepted but get no answer."""
         self._process.send_signal(signal.SIGSTOP)
 
     def mend(self):

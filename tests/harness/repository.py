@@ -1,4 +1,4 @@
-"""Model repositories, written to disk by tests."""
+"""Model repositories that tests write to disk."""
 
 import pathlib
 import shutil
@@ -6,7 +6,8 @@ import textwrap
 
 
 def config(name=None, inputs=(), outputs=(), max_batch_size=None, backend="python", extra=""):
-    """Text of a config.pbtxt. An input or output is (name, type, dims) or (name, type, dims, "more fields")."""
+    """Returns the text of a config.pbtxt. An input or output is (name, type, dims) or (name, type, dims, "more
+    fields")."""
     lines = []
     if name is not None:
         lines.append(f'name: "{name}"')
@@ -52,7 +53,7 @@ class TritonPythonModel:
 
 
 def per_request(body):
-    """Source of a model that answers each request by `body`, the body of a function of (self, request)."""
+    """Returns the source of a model that answers each request by `body`, the body of a function of (self, request)."""
     return PER_REQUEST.format(body=textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8))
 
 
@@ -67,7 +68,7 @@ class Repository:
         self.path.mkdir(parents=True, exist_ok=True)
 
     def add(self, name, source=IDENTITY, config_text="", versions=(1,), files=None):
-        """Writes model `name`. `config_text` None leaves config.pbtxt out; `files` maps further paths to contents."""
+        """Writes model `name`. `config_text` None omits config.pbtxt; `files` maps further paths to contents."""
         folder = self.path / name
         folder.mkdir(parents=True, exist_ok=True)
         if config_text is not None:

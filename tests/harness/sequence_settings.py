@@ -1,4 +1,4 @@
-"""A model "sum", whose answer is the sum of what its sequence has sent, from either kind of repository, and its servers."""
+"""A model "sum", which returns the sum of its sequence's values, from either kind of repository, and its servers."""
 
 import itertools
 
@@ -15,10 +15,10 @@ class RefusedError(Exception):
 
 
 class Setting:
-    """A model "sum" whose answer is the sum of what its sequence has sent, and the servers that serve it.
+    """A model "sum", which returns the sum of its sequence's values, and its servers.
 
-    Subclasses know where it comes from: serve(), reload(), change_model() and request(), and the texts by which a
-    request is refused whose sequence is not there (`missing`).
+    Subclasses define its source: serve(), reload(), change_model(), request(), and the error texts for a missing
+    sequence (`missing`).
     """
 
     def __init__(self, folder):
@@ -128,9 +128,9 @@ class RepositorySetting(Setting):
 
 
 class OwnStateSetting(RepositorySetting):
-    """A Python model that has its sums itself, and gives and takes them by save_sequence and load_sequence.
+    """A Python model with its own sums, which it saves and restores by save_sequence and load_sequence.
 
-    A sum of -1313 it does not save, one of -666666 it does not load: no test that only adds gets there.
+    It refuses to save a sum of -1313, and to load one of -666666; tests that only add do not reach these.
     """
 
     source = (

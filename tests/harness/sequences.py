@@ -1,4 +1,4 @@
-"""Many sequences at the same time: who sends what next is drawn from a seed, over several streams of KServe's gRPC API."""
+"""Many concurrent sequences over several streams of KServe's gRPC API; a seed decides the order of their requests."""
 
 import contextlib
 import queue
@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 
 def sequence_counts(server, model):
-    """{"active": ..., "started": ..., ...} of version 1 of a model, by the server's metrics."""
+    """Returns {"active": ..., "started": ..., ...} of version 1 of a model, from the server's metrics."""
     pattern = re.compile(rf'braid_sequences_(\w+)\{{model="{model}",version="1"\}}')
     matches = ((pattern.fullmatch(series), value) for series, value in server.metric_values().items())
     return {match.group(1): value for match, value in matches if match}
@@ -23,7 +23,7 @@ class Stream:
     """One connection with one stream. Each answer goes to `answers` as (request id, outputs or the text of an error)."""
 
     def __init__(self, address, answers):
-        # Channels to one address share a connection otherwise.
+        # Otherwise channels to one address share a connection.
         self._channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
         self._answers = answers
         self._requests = queue.SimpleQueue()
@@ -47,13 +47,13 @@ class Stream:
                     self._answers.put((response.id, dict(zip(names, raw, strict=True))))
 
     def close(self):
-        """Ends the stream when all is answered."""
+        """Ends the stream once all requests are answered."""
         self._requests.put(None)
         self._reader.join(30)
         self._channel.close()
 
     def vanish(self):
-        """Goes away with requests on their way."""
+        """Disconnects with requests in flight."""
         self._channel.close()
         self._requests.put(None)
         self._reader.join(30)
@@ -70,7 +70,7 @@ def streams(address, count, answers):
 
 
 def request(model, sequence, x, start=False, end=False, request_id=""):
-    """A ModelInferRequest with one FP32 input "x"."""
+    """Returns a ModelInferRequest with one FP32 input "x"."""
     message = pb.ModelInferRequest(model_name=model, id=request_id)
     message.parameters["sequence_id"].int64_param = sequence
     if start:
@@ -85,7 +85,7 @@ def request(model, sequence, x, start=False, end=False, request_id=""):
 
 
 class Sequences:
-    """Sequences of one model: what each sends, how far it is, and what it was answered."""
+    """Sequences of one model: their inputs, progress and answers."""
 
     def __init__(self, model, inputs, seed=1, first_id=1):
         """inputs: [sequences, steps, ...], FP32."""
@@ -108,14 +108,14 @@ class Sequences:
         )
 
     def run(self, address, until, stream_count=4, of=None):
-        """Brings the sequences `of` (default: all) to `until` answers, each on any stream at each step."""
+        """Advances the sequences `of` (default: all) to `until` answers; each step uses a random stream."""
         replies = queue.SimpleQueue()
         waiting = list(range(len(self.inputs)) if of is None else of)
         waiting = [which for which in waiting if len(self.answers[which]) < until]
         flying = 0
         with streams(address, stream_count, replies) as opened:
             while waiting or flying:
-                # What has come in the meantime may all go next.
+                # All sequences that were answered in the meantime may continue.
                 while waiting:
                     place = self._random.randrange(len(waiting))
                     waiting[place], waiting[-1] = waiting[-1], waiting[place]

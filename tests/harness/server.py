@@ -1,4 +1,4 @@
-"""A real server process, and everything that a test wants to know about it."""
+"""A real server process, with queries of its state for tests."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ MARK = "BRAID_TEST_MARK"
 
 
 def marked_processes(mark):
-    """Process ids, zombies included, of the processes that were started with this mark in their environment."""
+    """Returns the ids of processes, zombies included, that were started with this mark in their environment."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -34,7 +34,7 @@ def marked_processes(mark):
 
 
 def children(pid):
-    """Direct children of a process, zombies included."""
+    """Returns the direct children of a process, zombies included."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -46,7 +46,7 @@ def children(pid):
 
 
 def alive(pid):
-    """Whether the process runs: one that has ended and was not waited for does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"
@@ -55,7 +55,7 @@ def alive(pid):
 
 
 def shared_memory_in_use():
-    """Names in /dev/shm that a living process has mapped."""
+    """Returns the names in /dev/shm that a living process has mapped."""
     found = set()
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -65,7 +65,7 @@ def shared_memory_in_use():
 
 
 def listening_ports(pid):
-    """TCP ports that a process listens on, IPv4."""
+    """Returns the TCP ports that a process listens on, IPv4."""
     sockets = set()
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -85,8 +85,11 @@ class Server:
         self, repositories, *options, workdir, env=None, ready=True, listening=True, start_timeout=60.0, tls=None,
         user=None, through=(),
     ):  # fmt: skip
-        """`tls`: the SSLContext to ask HTTP and metrics with, where they speak TLS. `user`: the id of the user that it runs
-        as, where this one may choose; it has to be able to reach `workdir`. `through`: the command that becomes the server."""
+        """Starts the server.
+
+        `tls` is the SSLContext for HTTP and metrics, if they use TLS. The server runs as `user`, if this process may
+        choose one; that user must be able to reach `workdir`. The command `through` becomes the server.
+        """
         self.tls = tls
         self.mark = uuid.uuid4().hex
         self.workdir = pathlib.Path(workdir)
@@ -99,7 +102,7 @@ class Server:
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--host", "127.0.0.1"]
         self.command += ["--python", sys.executable, *map(str, options)]
         self._recorder = Recorder.of_environment(repositories, options, env, self.workdir)
-        # Files, not pipes: what the server has written before it answers can be read when the answer is here.
+        # Files instead of pipes: output from before an answer can be read as soon as the answer arrives.
         self._output = {"out": tempfile.TemporaryFile("ab+"), "err": tempfile.TemporaryFile("ab+")}
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -151,13 +154,13 @@ class Server:
         return self.stderr + self.stdout
 
     def wait_for_log(self, pattern, seconds=20.0):
-        """The first match of a regular expression in the output."""
+        """Returns the first match of a regular expression in the output."""
         return wait_until(lambda: re.search(pattern, self.log), seconds, f"{pattern!r} in the log:\n{self.log}")
 
     # ---- start and stop --------------------------------------------------------------------------
 
     def find_ports(self, seconds=60.0):
-        """Waits for the line that says where the server listens."""
+        """Waits for the line with the server's addresses."""
 
         def look():
             for line in self.stdout.splitlines(keepends=True):
@@ -177,7 +180,7 @@ class Server:
         self.admin = addresses.get("admin")
 
     def find_open_ports(self, seconds=20.0):
-        """Waits for the ports, of which the server says where they are when all is loaded."""
+        """Waits until the ports are open. The server prints the addresses only after loading."""
 
         def look():
             found = {}
@@ -187,7 +190,7 @@ class Server:
                     status = self.request("GET", "/console/api/overview", address=address, timeout=5)[0]
                     found["metrics" if status == 200 else "http"] = address
                 except (OSError, http.client.HTTPException):
-                    found["grpc"] = address  # it does not know what it is asked
+                    found["grpc"] = address  # it does not know the path
             return found if len(found) == 3 else None
 
         found = wait_until(look, seconds, "the ports")
@@ -210,7 +213,7 @@ class Server:
             raise AssertionError(f"{error}\n{self.log}") from None
 
     def wait_exit(self, seconds=40.0):
-        """The exit status; the output is complete then."""
+        """Returns the exit status; the output is then complete."""
         try:
             return self.process.wait(seconds)
         finally:
@@ -218,7 +221,7 @@ class Server:
                 self._recorder.finish()
 
     def stop(self, seconds=40.0, status=0):
-        """Stops as an operator does, and proves that nothing is left behind."""
+        """Stops the server like an operator, and asserts that it leaves nothing behind."""
         self.stopped = True
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -237,7 +240,8 @@ class Server:
         wait_until(self._no_shared_memory_left, 20.0, "the end of shared memory")
 
     def _no_shared_memory_left(self):
-        """No file that came to /dev/shm since the start is without a process; other servers run beside this one."""
+        """Asserts that every file in /dev/shm created since the start has a process; other servers may run at the same
+        time."""
         new = set(os.listdir("/dev/shm")) - self._shared_memory_before
         return not new or new <= shared_memory_in_use()
 
@@ -259,7 +263,7 @@ class Server:
         return http.client.HTTPConnection(host, int(port), timeout=timeout)
 
     def request(self, method, path, body=None, headers=None, address=None, timeout=60):
-        """One plain HTTP exchange: (status, headers, body)."""
+        """Sends one plain HTTP request; returns (status, headers, body)."""
         connection = self.connection(address, timeout)
         try:
             connection.request(method, path, body, headers or {})
@@ -269,13 +273,13 @@ class Server:
             connection.close()
 
     def json(self, method, path, body=None, headers=None):
-        """One exchange of JSON: (status, value); the value is None when the body is empty."""
+        """Sends one JSON request; returns (status, value). The value is None if the body is empty."""
         text = None if body is None else json.dumps(body)
         status, _, answer = self.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})
         return status, json.loads(answer) if answer else None
 
     def metric_values(self):
-        """All series of /metrics: {text before the value: value}."""
+        """Returns all series of /metrics: {text before the value: value}."""
         status, _, body = self.request("GET", "/metrics", address=self.metrics)
         assert status == 200
         series = {}

@@ -1,4 +1,4 @@
-"""Small OpenVINO models that keep state from request to request, what they have to answer, and how to serve them."""
+"""Small stateful OpenVINO models, their expected answers, and their configurations."""
 
 import numpy as np
 import openvino as ov
@@ -13,19 +13,20 @@ def _named(node, name):
 
 
 def _slow_zero(x, products):
-    """Zero [1,1], after so many products of matrices that depend on x (FP32)."""
+    """Returns zero [1,1], after a number of matrix products that depend on x (FP32)."""
     both = np.array([0, 1])
     little = op.multiply(op.reduce_sum(x, both, True), op.constant(np.float32(1e-20)))
     matrix = op.add(op.constant(np.full([512, 512], 1 / 512, np.float32)), little)
     result = matrix
     for _ in range(products):
         result = op.matmul(result, matrix, False, False)
-    # The positive part of what is negative.
+    # The positive part of a negative value.
     return op.relu(op.negative(op.reduce_max(op.abs(result), both, True)))
 
 
 def running_sum_model(size=4, dtype=np.float32, products=0, shape=None):
-    """y = the sum of all `x` [1,size] (or `shape`) of the sequence so far, this one included. Its one state is "sum".
+    """Returns a model with y = the sum of all `x` [1,size] (or `shape`) of the sequence, this one included. Its state
+    is "sum".
 
     `products` makes an FP32 model of rank 2 slow: each takes some milliseconds.
     """
@@ -39,17 +40,17 @@ def running_sum_model(size=4, dtype=np.float32, products=0, shape=None):
 
 
 def _lstm_weights(seed, inputs, hidden):
-    """(W, R, B), gates in OpenVINO's order: forget, input, cell, output."""
+    """Returns (W, R, B), gates in OpenVINO's order: forget, input, cell, output."""
     rng = np.random.default_rng(seed)
     shapes = ((4 * hidden, inputs), (4 * hidden, hidden), (4 * hidden,))
     return [rng.standard_normal(shape).astype(np.float32) * np.float32(0.5) for shape in shapes]
 
 
 def lstm_model(seed=7, inputs=3, hidden=5):
-    """`y` [1,1,hidden] of `x` [1,1,inputs]: an LSTM in a TensorIterator of one step.
+    """Returns a model with `y` [1,1,hidden] of `x` [1,1,inputs]: an LSTM in a TensorIterator of one step.
 
-    It starts at zero each time, so it keeps state only when it is loaded with low_latency_transformation; then
-    its two states are "loop/h/variable_1" and "loop/c/variable_2", each [1,hidden].
+    It starts at zero each time, so it keeps state only when it is loaded with low_latency_transformation. Its two
+    states are then "loop/h/variable_1" and "loop/c/variable_2", each [1,hidden].
     """
     weights, recurrence, bias = _lstm_weights(seed, inputs, hidden)
     step = op.parameter([1, 1, inputs], np.float32, name="step")
@@ -77,7 +78,8 @@ def lstm_model(seed=7, inputs=3, hidden=5):
 
 
 def lstm_answers(rows, seed=7, hidden=5):
-    """What lstm_model() has to answer to `rows` ([1,1,inputs] each) in one sequence; a list of [1,1,hidden]."""
+    """Returns the expected answers of lstm_model() to `rows` ([1,1,inputs] each) in one sequence; a list of
+    [1,1,hidden]."""
     rows = [np.asarray(row, np.float64).reshape(-1) for row in rows]
     weights, recurrence, bias = (each.astype(np.float64) for each in _lstm_weights(seed, rows[0].size, hidden))
     h, c = np.zeros(hidden), np.zeros(hidden)
@@ -94,7 +96,7 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-# Where the processor has bf16, OpenVINO uses it unasked; what is compared with exact numbers is told not to.
+# On processors with bf16, OpenVINO uses it by default. Models with exact expected numbers turn that off.
 EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
@@ -105,7 +107,7 @@ def stateful_entry(name, model, folder, version=1, **settings):
 
 
 def write_config(folder, models):
-    """What OvmsServer takes, for {name: model} or {name: (model, settings)} of stateful models."""
+    """Returns the config.json for OvmsServer, for {name: model} or {name: (model, settings)} of stateful models."""
     entries = []
     for name, model in models.items():
         model, settings = model if isinstance(model, tuple) else (model, {})

@@ -1,8 +1,10 @@
-"""A program as another user's, in a user namespace where it is root and has subordinate ids as 1, 2, and so on.
+"""Runs a program as another user, in a user namespace where that user is root and its subordinate ids are 1, 2, and so
+on.
 
   python subordinate_ids.py USER FIRST COUNT PROGRAM ARGUMENT...
 
-Does as root what `unshare --map-root-user --map-auto` does for a user whom /etc/subuid and /etc/subgid have with FIRST and COUNT.
+Does as root the work of `unshare --map-root-user --map-auto` for a user with FIRST and COUNT in /etc/subuid and
+/etc/subgid.
 """
 
 import ctypes
@@ -29,7 +31,7 @@ def main():
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     libc = ctypes.CDLL(None, use_errno=True)
-    # Which it is not any more; another process could not open its maps.
+    # The change of user cleared it, and another process could not open the maps.
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     if libc.unshare(CLONE_NEWUSER) != 0:
         sys.exit(f"a user namespace: {os.strerror(ctypes.get_errno())}")

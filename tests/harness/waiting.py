@@ -1,4 +1,4 @@
-"""Waiting for what another process does: by looking again and again, up to a deadline, never by a fixed pause."""
+"""Waits for effects of other processes by polling with a deadline, never by a fixed pause."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""A bare Debian or Ubuntu in a folder: made once by mmdebstrap, copied for each use, entered in namespaces of its own.
+"""A bare Debian or Ubuntu in a folder: made once by mmdebstrap, copied for each use, entered in separate namespaces.
 
-Nothing is in it but what is named, and this machine's certificates and package sources. What was started in it ends with the process
-that entered it. Needs root.
+It contains only the named packages, and this machine's certificates and package sources. Processes started in it end
+with the process that entered it. Needs root.
 """
 
 import os
@@ -11,15 +11,15 @@ import subprocess
 import tempfile
 
 CACHE = pathlib.Path(os.environ.get("BRAID_INSTALL_CACHE", pathlib.Path.home() / ".cache/braid-install"))
-# Ubuntu's releases, which have a mirror and keys of their own; Debian's package ubuntu-keyring has these, where there is one.
+# Ubuntu's releases, with their own mirror and keys. Debian's package ubuntu-keyring has the keys, if installed.
 UBUNTU = {"noble"}
 UBUNTU_KEYS = os.environ.get("UBUNTU_KEYRING", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
-# Where the packages of this machine come from, and whom it believes. Other variables stay outside.
+# Variables for the package sources and trusted certificates of this machine. Other variables are not passed on.
 KEPT = ["SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL"]
 
 
 class Bare:
-    """With `with`: a fresh copy of Debian's or Ubuntu's `release` with the packages `include`."""
+    """As a context manager: a fresh copy of Debian's or Ubuntu's `release` with the packages `include`."""
 
     def __init__(self, release: str, include: str):
         self._base = CACHE / f"{release}-{include.replace(',', '-')}"
@@ -29,7 +29,7 @@ class Bare:
     def __enter__(self):
         if not self._base.exists():
             self._make()
-        # Not below a folder of this user's alone: the service's user must reach it.
+        # Not in a private folder of this user: the service's user must reach it.
         self._folder = tempfile.TemporaryDirectory(prefix="braid-install-", dir="/var/tmp")
         pathlib.Path(self._folder.name).chmod(0o755)
         self.root = pathlib.Path(self._folder.name) / "root"
@@ -40,7 +40,7 @@ class Bare:
         self._folder.cleanup()
 
     def command(self, *words, user: str | None = None) -> list[str]:
-        """The command line that runs `words` in there; with `user`, as the unit's settings have it: no rights of root's."""
+        """Returns the command line that runs `words` in it. With `user`, it runs as in the unit, without root's rights."""
         mounts = 'mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" && exec "$@"'
         kept = [f"{name}={os.environ[name]}" for name in KEPT if name in os.environ]
         environment = ["env", "-i", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", *kept]
@@ -53,7 +53,7 @@ class Bare:
         return [*namespaces, "bash", "-c", mounts, str(self.root), *environment, *inside]
 
     def run(self, *words) -> str:
-        """What `words` prints; its failure is this program's."""
+        """Returns the output of `words`; raises if it fails."""
         ran = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=1800)
         if ran.returncode != 0:
             raise SystemExit(f"{' '.join(words)}:\n{(ran.stdout + ran.stderr)[-4000:]}")

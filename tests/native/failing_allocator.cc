@@ -1,12 +1,13 @@
-// An `operator new` that fails at random, to be preloaded into a server under test (LD_PRELOAD).
+// An `operator new` that fails at random, preloaded into a server under test (LD_PRELOAD).
 //
-// It fails for allocations that the server's own code asks for, once in BRAID_FAIL_ONE_IN times on average,
-// between the signals SIGUSR1 and SIGUSR2. What libraries ask for is spared: gRPC ends the process when it
-// gets no memory, and so do others. As the standard has it, a failed allocation is told to the new handler,
-// which throws or lets it be tried again.
+// It fails for allocations of the server's own code, on average once in BRAID_FAIL_ONE_IN times, between the
+// signals SIGUSR1 and SIGUSR2. Allocations of libraries do not fail, because gRPC and others end the process
+// then. As in the standard, a failed allocation calls the new handler, which throws or lets the allocation be
+// retried.
 //
-// Each that throws is a line in the file that BRAID_FAIL_LOG names: the monotonic clock in seconds, the thread's id, and the program's own functions on
-// its stack as offsets from its load address, for `addr2line -Cfe build/braid`.
+// Each failure that throws adds a line to the file named by BRAID_FAIL_LOG. The line has the monotonic clock
+// in seconds, the thread's id, and the program's functions on the stack. These are offsets from the load
+// address, for `addr2line -Cfe build/braid`.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@ uintptr_t load_address = 0;
 int log_fd = -1;
 
 uint32_t Random() {
-  // xorshift, seeded by the thread's own address.
+  // xorshift, seeded by the address of the thread's variable.
   thread_local uint32_t state = 0;
   if (state == 0) state = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&state) >> 4) | 1u;
   state ^= state << 13;
@@ -41,8 +42,7 @@ uint32_t Random() {
   return state;
 }
 
-// Whether other libraries may be on the way as well: what the program has of std's templates is taken by
-// them, too.
+// Whether libraries also call this code: they use the program's instances of std templates.
 bool IsShared(const void* caller) {
   Dl_info info{};
   return dladdr(caller, &info) != 0 && info.dli_sname != nullptr &&
@@ -69,7 +69,7 @@ __attribute__((constructor)) void Prepare() {
   if (const char* log = std::getenv("BRAID_FAIL_LOG"); log != nullptr) {
     log_fd = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     void* first = nullptr;
-    ::backtrace(&first, 1);  // it allocates the first time
+    ::backtrace(&first, 1);  // the first call allocates
   }
   std::signal(SIGUSR1, [](int) { failing.store(true); });
   std::signal(SIGUSR2, [](int) { failing.store(false); });
@@ -86,7 +86,7 @@ void LogStack() {
   for (int i = 0; i < depth && size < static_cast<int>(sizeof(line)) - 24; ++i) {
     const auto place = reinterpret_cast<uintptr_t>(stack[i]);
     if (place < text_begin || place >= text_end) continue;
-    // A return address may be the next function's first.
+    // A return address may already belong to the next function.
     size += std::snprintf(line + size, sizeof(line) - static_cast<size_t>(size), " %lx",
                           place - load_address - 1);
   }

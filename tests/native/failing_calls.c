@@ -1,15 +1,17 @@
-// System calls that fail, to be preloaded into a server under test (LD_PRELOAD), and a wall clock that jumps.
+// System calls that fail, preloaded into a server under test (LD_PRELOAD), and a wall clock that jumps.
 //
-// One of N calls that the server's own code makes, on average, fails or does a part of what it was asked for, as the kernel may
-// have it do: ENOMEM, EMFILE, ENOSPC, EINTR, EAGAIN, short reads and writes. Which ones is decided by a seed and by how many of
-// the same kind there were before, so the same calls in the same order fail again. What libraries call is spared, but for
-// libstdc++, by whose streams and threads the server does what it would do itself; so are processes other than `braid`.
+// On average one of N calls of the server's own code fails, or does only part of its work, as the kernel
+// permits. The failures are ENOMEM, EMFILE, ENOSPC, EINTR, EAGAIN, and short reads and writes. A seed and the
+// number of earlier calls of the same kind decide which calls fail. So the same calls in the same order fail
+// again. Calls of libraries do not fail, except those of libstdc++, because the server uses its streams and
+// threads. Processes other than `braid` are not affected.
 //
-// The file that BRAID_FAILING_CALLS names is mapped by the server, the first one to open it makes it, and who tests writes into it:
-// it is a struct Control. Nothing fails while `one_in` is 0, as it is at first.
+// BRAID_FAILING_CALLS names a file, which the server maps as a struct Control; the first process to open the
+// file creates it. The test writes to it. No call fails while `one_in` is 0, the initial value.
 //
-// What fails is what may. A socket whose EAGAIN or part is made up is told about again, as if what is left had come later: the
-// server waits for edges (EPOLLET). Only sockets of streams and files are read and written in parts; messages are whole.
+// Only plausible failures are made. After a made-up EAGAIN or a short transfer, epoll reports the socket
+// again, as if the rest had arrived later, because the server uses edge-triggered events (EPOLLET). Only
+// stream sockets and files are read and written in parts; messages stay whole.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -59,18 +61,18 @@ enum Call {
 
 struct Control {
   _Atomic uint32_t one_in;
-  uint32_t calls;  // how many kinds there are
+  uint32_t calls;  // number of kinds
   _Atomic uint64_t seed;
   _Atomic int64_t wall_offset_ns;
   char names[kCalls][NAME_BYTES];
-  _Atomic uint64_t seen[kCalls];    // while one_in was not 0
-  _Atomic uint64_t failed[kCalls];  // of those
+  _Atomic uint64_t seen[kCalls];    // calls while one_in was not 0
+  _Atomic uint64_t failed[kCalls];  // failed calls
 };
 
 static struct Control* control;
 static uintptr_t text_begin[2], text_end[2];  // of the program, and of libstdc++
 
-// What an epoll instance was told to tell about a descriptor.
+// The events that an epoll instance reports for a descriptor.
 #define DESCRIPTORS 65536
 static struct {
   _Atomic int epoll;  // 0: none
@@ -83,8 +85,8 @@ static void* Next(const char* name) {
   return found;
 }
 
-// What the functions below stand before. They are looked up at the start, as a forked child must not do it, or at the first call
-// of a library that starts before this one.
+// The wrapped functions. They are looked up at the start, because a forked child must not do it, or at the
+// first call of a library that starts earlier.
 // clang-format off
 #define FUNCTIONS(X) \
   X(read) X(pread) X(readv) X(recv) X(recvmsg) X(write) X(pwrite) X(writev) X(send) X(sendmsg) \
@@ -147,7 +149,7 @@ static uint64_t Mix(uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// Whether this call is to fail. If so, `*draw` is a random number.
+// Whether this call must fail. If so, `*draw` is a random number.
 static int Drawn(enum Call call, const void* caller, uint64_t* draw) {
   if (control == NULL) return 0;
   const uint32_t one_in = atomic_load_explicit(&control->one_in, memory_order_relaxed);
@@ -173,7 +175,7 @@ static int Set(enum Call call, int error) {
   return -1;
 }
 
-// One of `errors`, which end with 0: sets errno and is true. False when the call is not to fail.
+// Sets errno to one of `errors`, a list that ends with 0, and returns true; false if the call must not fail.
 static int Fails(enum Call call, const void* caller, const int* errors) {
   uint64_t draw = 0;
   if (!Drawn(call, caller, &draw)) return 0;
@@ -201,7 +203,8 @@ static void TellAgain(int fd) {
   errno = before;
 }
 
-// How a transfer of `size` bytes goes; kNotAtAll has set errno, kPart has made `*size` smaller.
+// Decides the outcome of a transfer of `size` bytes. For kNotAtAll, errno is set; for kPart, `*size` is
+// smaller.
 static enum Way Transfer(enum Call call, const void* caller, int fd, int flags, int writes, size_t* size) {
   uint64_t draw = 0;
   if (!Drawn(call, caller, &draw)) return kWhole;
@@ -213,7 +216,7 @@ static enum Way Transfer(enum Call call, const void* caller, int fd, int flags, 
   const int is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
   const int is_stream = is_socket && type == SOCK_STREAM;
   const int may_wait = (flags & MSG_DONTWAIT) == 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
-  // A call that does not wait is not interrupted; neither is one that tells an eventfd something.
+  // A call that does not block is not interrupted, nor is a write to an eventfd.
   const int waits = may_wait && (!writes || is_file || is_socket || S_ISFIFO(status.st_mode));
   errno = before;
   enum { kPartly, kInterrupted, kAgain, kNoMemory, kNoSpace };
@@ -308,7 +311,7 @@ ssize_t send(int fd, const void* buffer, size_t size, int flags) {
 
 #define PARTS 1024
 
-// The first `size` bytes of `parts`, in `first`; how many parts that are.
+// Copies the first `size` bytes' parts to `first`; returns their number.
 static int FirstParts(const struct iovec* parts, size_t count, size_t size, struct iovec* first) {
   size_t used = 0;
   for (; used < count && used < PARTS && size > 0; ++used) {
@@ -343,7 +346,7 @@ ssize_t writev(int fd, const struct iovec* parts, int count) {
       way == kPart ? real(fd, first, FirstParts(parts, (size_t)count, size, first)) : real(fd, parts, count));
 }
 
-// A message of which only the first `size` bytes go; `first` has room for its parts.
+// Returns a message with only the first `size` bytes; `first` has room for its parts.
 static struct msghdr Shortened(const struct msghdr* message, size_t size, struct iovec* first) {
   struct msghdr shortened = *message;
   shortened.msg_iovlen = (size_t)FirstParts(message->msg_iov, message->msg_iovlen, size, first);
@@ -363,7 +366,7 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
 
 ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
   REAL(recvmsg);
-  size_t size = 0;  // messages are whole
+  size_t size = 0;  // messages stay whole
   TRANSFER(recvmsg, fd, flags, 0, size, real(fd, message, flags));
 }
 
@@ -513,7 +516,7 @@ int ftruncate(int fd, off_t size) {
   return Fails(kCall_ftruncate, CALLER, ERRORS(ENOSPC, EINTR)) ? -1 : real(fd, size);
 }
 
-// Answers with the error itself.
+// Returns the error itself.
 int posix_fallocate(int fd, off_t offset, off_t size) {
   REAL(posix_fallocate);
   return Fails(kCall_fallocate, CALLER, ERRORS(ENOSPC, EINTR)) ? errno : real(fd, offset, size);
@@ -568,7 +571,7 @@ pid_t fork(void) {
   return Fails(kCall_fork, CALLER, ERRORS(EAGAIN, ENOMEM)) ? -1 : real();
 }
 
-// Answers with the error itself, as pthread_create does.
+// Returns the error itself, like pthread_create.
 int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                 const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   REAL(posix_spawn);

@@ -1,6 +1,7 @@
-// An extension of OpenVINO's (--cpu_extension) with an operator, "Fragile" of "braid_test", that gives its input back. One
-// element of it is an order: 666 crashes, 667 throws, 668 takes a second, and makes the file that BRAID_TEST_FRAGILE_BEGUN
-// names. When BRAID_TEST_FRAGILE is "load" the library crashes as soon as it is loaded.
+// An OpenVINO extension (--cpu_extension) with the operator "Fragile" of "braid_test", which returns its
+// input. An element of the input is a command. 666 crashes and 667 throws. 668 takes a second, and creates
+// the file named by BRAID_TEST_FRAGILE_BEGUN. If BRAID_TEST_FRAGILE is "load", the library crashes during
+// loading.
 #include <chrono>
 #include <csignal>
 #include <cstdlib>

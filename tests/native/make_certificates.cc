@@ -1,4 +1,4 @@
-// make_certificates FOLDER: writes keys and certificates for tests of TLS.
+// make_certificates FOLDER: writes keys and certificates for TLS tests.
 #include "protocols/net/testing/test_certificates.h"
 
 int main(int argc, char** argv) {

@@ -1,1 +1,2 @@
-"""Record what tests ask a server, and play it against two builds of the server that should answer the same (README.md)."""
+"""Records the requests of tests, and replays them against two builds of the server that should answer equally
+(README.md)."""

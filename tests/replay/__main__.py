@@ -1,4 +1,4 @@
-"""`python -m replay` plays a recording; see judge.py."""
+"""`python -m replay` replays a recording; see judge.py."""
 
 import sys
 

@@ -1,18 +1,18 @@
-"""Which requests are which: what the recorder, the player and the mutations need to know of protocols."""
+"""Classes of requests: the protocol knowledge of the recorder, the player and the mutations."""
 
 import re
 
-# Methods that are streams of messages; all others are one message and one answer.
+# Methods with streams of messages; all others have one message and one answer.
 STREAMS = {"ModelStreamInfer", "ServerReflectionInfo", "Watch"}
 
-# Requests that change nothing and may be asked again until a server has come to rest.
+# Requests that change nothing, and can be repeated until a server has settled.
 READ_METHODS = {
     "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelStatistics",
     "RepositoryIndex", "GetModelStatus", "GetModelMetadata", "Check",
 }  # fmt: skip
 READ_TARGET = re.compile(rb"GET /|HEAD /|POST /v2/repository/index[ ?]")
 
-# Requests that are mutated: they leave what is loaded as it is.
+# Requests that are mutated: they do not change the loaded models.
 MUTATED_METHODS = {
     "/inference.GRPCInferenceService/" + name
     for name in ("ModelInfer", "ModelStreamInfer", "ModelMetadata", "ModelReady", "ModelConfig", "ServerMetadata")
@@ -25,7 +25,7 @@ MUTATED_TARGET = re.compile(
     rb"POST /v2/models/[^? ]*/(infer|generate|generate_stream)[? ]|POST /v1/models/[^? ]*:\w+[? ]|"
     rb"GET /v2/(models/[^? ]*)?[? ]|GET /v2/?[? ]|GET /v1/models/"
 )
-# What a mutated target must not have become.
+# Targets that a mutation must not produce.
 KEPT_AWAY = re.compile(rb"(repository|reload|shutdown|trace|logging|sharedmemory)", re.IGNORECASE)
 
 
@@ -38,7 +38,7 @@ def is_stream(method):
 
 
 def is_read(begin, data):
-    """Whether the request of a `begin` event, whose bytes are `data`, changes nothing."""
+    """Whether the request of a `begin` event, with the bytes `data`, changes nothing."""
     if begin["kind"] == "grpc":
         return method_name(begin["method"]) in READ_METHODS
     return bool(READ_TARGET.match(data)) and not begin.get("partial")

@@ -1,7 +1,8 @@
-"""What makes two answers the same.
+"""Compares two answers.
 
-Answers are compared byte by byte after RULES have replaced what differs by its nature. A rule is a part of answers (a
-pattern), which requests it is for (a pattern on "METHOD TARGET" or the method of gRPC), what to replace, and by what.
+Answers are compared byte by byte, after RULES have replaced the parts that naturally differ. A rule has a part of
+answers (a pattern), its requests (a pattern on "METHOD TARGET" or the gRPC method), the text to replace, and the
+replacement.
 """
 
 import re
@@ -11,37 +12,37 @@ from tritonclient.grpc import service_pb2
 from replay.mutations import fields, message
 
 RULES = [
-    # Times, in headers and in statistics.
+    # Times in headers and in statistics.
     ("headers", ".*", rb"(?im)^date: .*$", b"date: *"),
     ("body", r"GET .*/stats\b.*", rb'"(ns|last_inference)":\d+', rb'"\1":*'),
     ("headers", r"(GET|HEAD) (/metrics|.*/stats)\b.*", rb"(?im)^content-length: \d+$", b"content-length: *"),
-    # Durations and memory among the metrics, and what depends on how fast requests come.
+    # Durations and memory in metrics, and values that depend on the rate of requests.
     (
         "body",
         r"GET /metrics\b.*",
         rb"(?m)^(\w*(?:_us|_ns|_ms|_secs|_seconds|_bytes|duration|latency|memory|cpu|gpu|process)\w*(?:\{[^}\n]*\})?) .*$",
         rb"\1 *",
     ),
-    # The numbers that OpenVINO gives to operations without a name.
+    # The numbers that OpenVINO assigns to unnamed operations.
     ("status|body|message.*", ".*", rb"\b([A-Z][A-Za-z]+)_\d+\b", rb"\1_*"),
-    # What is being taken away is gone a moment later.
+    # A servable that is being unloaded will be gone a moment later.
     ("body", r"\w+ /v1/config.*", rb'"state": "UNLOADING"', b'"state": "END"'),
     ("body", r"POST /v1/config/reload.*", rb'"state": "(LOADING|END|AVAILABLE)"', b'"state": "*"'),
-    # How long things took, as counts of a histogram.
+    # Durations, as counts of a histogram.
     ("body", r"GET /metrics\b.*", rb"(?m)^(\w+_bucket\{.*\}) .*$", rb"\1 *"),
-    # The span that a server has made of a trace.
+    # The server's span in a trace.
     ("body|message.*", ".*", rb"\b(00-[0-9a-f]{32})-[0-9a-f]{16}\b", rb"\1-*"),
-    # Addresses and process ids, as Python's own texts and the server's messages have them.
+    # Addresses and process ids in texts of Python and of the server.
     ("status|body|message.*", ".*", rb"0x[0-9a-f]{6,16}", b"0x*"),
     ("status|body|message.*", ".*", rb"\b(pid|process) \d+", rb"\1 *"),
 ]
-LARGE = 1 << 20  # what is larger is tensors, and compared as it is
+LARGE = 1 << 20  # larger parts are tensors, and compared unchanged
 UNORDERED = ("/LogSettings", "/TraceSetting")  # maps of protocol buffers, which have no order
 _COMPILED = [(re.compile(part), re.compile(request), re.compile(old), new) for part, request, old, new in RULES]
 
 
 def neutral(part, request, data):
-    """The bytes of a part of an answer as they are compared."""
+    """Returns the bytes of a part of an answer, as they are compared."""
     if len(data) > LARGE:
         return data
     if request.endswith("/ModelStatistics") and part.startswith("message"):
@@ -57,13 +58,13 @@ def neutral(part, request, data):
 def _without_times(data):
     try:
         parsed = service_pb2.ModelStatisticsResponse.FromString(data)
-    except Exception:  # not what it should be: compared as it is
+    except Exception:  # not parseable: compared unchanged
         return data
     return re.sub(r"\b(ns|last_inference): \d+", r"\1: *", str(parsed)).encode()
 
 
 def first_difference(request, old, new):
-    """(part, bytes of old, bytes of new) where two answers differ first, or None."""
+    """Returns (part, bytes of old, bytes of new) of the first difference between two answers, or None."""
     for part in dict.fromkeys([*old, *new]):
         if part not in old or part not in new:
             return part, old.get(part, b"(nothing)"), new.get(part, b"(nothing)")
@@ -74,7 +75,7 @@ def first_difference(request, old, new):
 
 
 def excerpt(data, at, around=160):
-    """The bytes around an offset, readable."""
+    """Returns the bytes around an offset in readable form."""
     start = max(0, at - around // 2)
     text = data[start : at + around].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else "?" for c in text)
@@ -82,5 +83,5 @@ def excerpt(data, at, around=160):
 
 
 def offset(old, new):
-    """Where two strings of bytes differ first."""
+    """Returns the offset of the first difference."""
     return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))

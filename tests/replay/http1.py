@@ -1,15 +1,15 @@
-"""HTTP/1.1 messages cut from a stream of bytes, as they are: nothing is decoded that the cut does not need."""
+"""Cuts HTTP/1.1 messages from a stream of bytes. Decodes only as much as necessary."""
 
 import dataclasses
 
 
 class Malformed(Exception):
-    """The bytes are no HTTP/1.1 message."""
+    """The bytes are not an HTTP/1.1 message."""
 
 
 @dataclasses.dataclass
 class Message:
-    """One message. `start` is its first line; `body` is without the frames of chunks; `raw` is the whole as it came."""
+    """One message. `start` is its first line; `body` has no chunk framing; `raw` is the original message."""
 
     start: str
     headers: list
@@ -25,7 +25,7 @@ class Message:
 
 
 def parse_head(head):
-    """(first line, [(name, value)]) of the bytes before the empty line."""
+    """Returns (first line, [(name, value)]) of the bytes before the empty line."""
     lines = head.decode("latin-1").split("\r\n")
     headers = []
     for line in lines[1:]:
@@ -37,7 +37,7 @@ def parse_head(head):
 
 
 class Reader:
-    """Cuts one side of a connection. feed() what comes; next() gives each message once it is whole, or None."""
+    """Cuts one direction of a connection. feed() takes bytes; next() returns each complete message, or None."""
 
     def __init__(self, responses=False):
         self._responses = responses
@@ -47,13 +47,14 @@ class Reader:
         self._data += data
 
     def take_rest(self):
-        """What has come of a message that is not whole; it is given once."""
+        """Returns the bytes of an incomplete message, once."""
         rest = bytes(self._data)
         self._data.clear()
         return rest
 
     def next(self, request_method="GET", ended=False):
-        """`request_method`: what a response answers; `ended`: nothing more will come."""
+        """Returns the next message. `request_method`: the request's method, for a response; `ended`: there are no more
+        bytes."""
         end = self._data.find(b"\r\n\r\n")
         if end < 0:
             return None
@@ -67,7 +68,7 @@ class Reader:
         return Message(start, headers, content, raw)
 
     def _body(self, at, start, headers, method, ended):
-        """(content, where the message ends), or None while it has not come."""
+        """Returns (content, end of the message), or None if it is incomplete."""
         if self._responses:
             status = start.split()
             if len(status) < 2 or not status[1].isdigit():

@@ -1,4 +1,4 @@
-"""Plays a recording against two builds of the server; see README.md."""
+"""Replays a recording against two builds of the server; see README.md."""
 
 import argparse
 import collections
@@ -20,18 +20,18 @@ MUTATED_SESSIONS = 40
 
 
 class Interrupted(BaseException):
-    """Ends the session that a worker plays: its servers are stopped and its files removed on the way out."""
+    """Ends a worker's session: its servers are stopped and its files removed."""
 
 
 class Worker:
-    """Whether this process plays a session, and what a signal has told it."""
+    """Whether this process plays a session, and whether a signal has interrupted it."""
 
     playing = False
     interrupted = False
 
     @classmethod
     def begin(cls):
-        # From the keyboard it comes to all processes; the first one decides.
+        # A signal from the keyboard reaches all processes; the first process decides.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, cls.interrupt)
 
@@ -73,12 +73,12 @@ def parse(arguments):
 
 
 def left_out(path):
-    """Whether a session began in a test that is left out of recordings: the list may have grown since."""
+    """Whether a session's first test is excluded from recordings; the list may have grown since."""
     return any(fnmatch.fnmatchcase(path.name, file_name(pattern) + "*") for pattern in UNRECORDED)
 
 
 def features(path, blobs):
-    """(what makes a session interesting to mutate, how many of its requests may be mutated)"""
+    """Returns (the features of a session for mutation, the number of its mutable requests)."""
     session, found, count = Session.load(path), set(), 0
     file = pathlib.Path(path).name.partition(".py")[0]
     ends = {event["n"]: event["code"] for event in session.events if event["e"] == "end"}
@@ -105,7 +105,7 @@ def features(path, blobs):
 
 
 def chosen(paths, blobs, limit):
-    """{path: requests that may be mutated} of few sessions that show most of what there is."""
+    """Returns {path: mutable requests} of a few sessions that cover most features."""
     known = {path: features(path, blobs) for path in paths}
     picked, covered = {}, set()
     while len(picked) < limit:
@@ -122,7 +122,7 @@ def chosen(paths, blobs, limit):
 
 
 def play(path, options, mutations):
-    """One session, and again as often as it takes to tell what is stable."""
+    """Plays one session, and repeats it until it is clear which differences are stable."""
 
     def once():
         if Worker.interrupted:
@@ -157,7 +157,7 @@ def main(arguments=None):
     work = dict.fromkeys(paths, 0)
     if options.mutations:
         picked = chosen(paths, Blobs(options.recording), MUTATED_SESSIONS)
-        # As many for each session: those with few requests get more for each of them.
+        # The same number for each session: one with few requests gets more mutations of each.
         work = {path: math.ceil(options.mutations / len(picked) / count) for path, count in picked.items()}
     start = time.monotonic()
     results = []

@@ -1,7 +1,7 @@
-"""Requests that are almost those of a recording: what clients send who are wrong, broken or hostile.
+"""Mutated requests of a recording: the requests of faulty or hostile clients.
 
-`mutate` changes one thing, at times two or three, in a copy of a request. All is drawn from the random generator that it is
-given, so a seed tells which requests come.
+`mutate` changes one thing, sometimes two or three, in a copy of a request. It uses only the given random generator, so
+a seed determines the requests.
 """
 
 import dataclasses
@@ -77,7 +77,7 @@ MAX_DEPTH = 8
 
 @dataclasses.dataclass
 class Request:
-    """One request: of HTTP with its bytes as the only message, or of gRPC. `partial` is one that ends too early."""
+    """One request. HTTP: its bytes are the only message. gRPC: its messages. `partial`: it ends too early."""
 
     kind: str
     method: str
@@ -87,7 +87,7 @@ class Request:
 
 
 def mutate(request, donors, draw):
-    """(a changed copy, what was changed), or (None, "") when the change led to a request that is not to be sent."""
+    """Returns (a changed copy, the change), or (None, "") if the result must not be sent."""
     copy = dataclasses.replace(request, messages=list(request.messages), metadata=list(request.metadata or []))
     done = []
     for _ in range(draw.choice((1, 1, 1, 1, 2, 3))):
@@ -105,7 +105,7 @@ def mutate(request, donors, draw):
 
 
 def _bytes(data, draw):
-    """(changed bytes, how)"""
+    """Returns (changed bytes, the change)."""
     kind = draw.choice(("flip", "flip", "set", "cut", "drop", "double", "insert"))
     if not data:
         return bytes([draw.randrange(256)]), "a byte where there was none"
@@ -149,7 +149,7 @@ def _read_varint(data, at):
 
 
 def fields(data):
-    """[(number, wire type, content)] of a message, or None when the bytes are none. Varints are numbers."""
+    """Returns [(number, wire type, content)] of a message, or None if the bytes are not one. Varints are numbers."""
     found, at = [], 0
     try:
         while at < len(data):
@@ -174,7 +174,7 @@ def fields(data):
 
 
 def message(parts):
-    """The bytes of what `fields` gives."""
+    """The inverse of `fields`: returns the bytes."""
     data = bytearray()
     for number, wire, value in parts:
         data += varint(number << 3 | wire)
@@ -270,7 +270,7 @@ def _grpc(request, donors, draw):
 
 
 class Members(list):
-    """An object of JSON as the list of its members, which may have a name twice."""
+    """A JSON object as the list of its members, which may repeat a name."""
 
 
 def _load(text):
@@ -288,7 +288,7 @@ def _dump(value):
 
 
 def _places(value, path=(), depth=0):
-    """All containers with something in them: (container, path)."""
+    """Returns all containers that are not empty: (container, path)."""
     if isinstance(value, list) and value and depth < MAX_DEPTH:
         yield value, path
         for at, each in enumerate(value[:50]):
@@ -297,7 +297,7 @@ def _places(value, path=(), depth=0):
 
 
 def _json(text, draw):
-    """(changed text, how), or None where there is no JSON."""
+    """Returns (changed text, the change), or None if there is no JSON."""
     try:
         value = _load(text)
     except ValueError:
@@ -349,7 +349,7 @@ def _http(request, donors, draw):
     if lengths and headers[lengths[0]][1].isdigit():
         split = min(len(body), int(headers[lengths[0]][1]))
     text, tail = body[:split], body[split:]
-    fit = True  # Content-Length says what is there
+    fit = True  # whether Content-Length matches the body
     kind = draw.random()
     if kind < 0.08 or (not body and kind < 0.5):
         start, how = _target(start, draw)
@@ -409,7 +409,7 @@ def _target(start, draw):
 
 
 def _header(headers, draw):
-    # Lengths that say more than there is only make a server wait.
+    # A length that is too large only makes a server wait.
     candidates = [
         i for i, (name, _) in enumerate(headers) if name.lower() not in ("content-length", "transfer-encoding")
     ]

@@ -1,4 +1,4 @@
-"""Plays a session against two servers, one request at a time as far as the recording allows, and compares the answers."""
+"""Plays a session against two servers, one request at a time if the recording allows it, and compares the answers."""
 
 import dataclasses
 import pathlib
@@ -12,18 +12,18 @@ from replay.recording import Blobs, Session
 from replay.served import NO_ANSWER, SIDES, Served, temporary_folder
 from replay.unrecorded import unrecorded
 
-ANSWER_SECONDS = 6  # for an answer that the recording has, too
-LATE_SECONDS = 20  # for the second answer, when one server has answered
-PATIENCE_SECONDS = 0.15  # for one that came after another request in the recording
-PATIENCE_IN_ALL = 10  # seconds of a session; then such requests go on beside each other
-SETTLE_SECONDS = 6  # for both servers to come to rest, after a change
+ANSWER_SECONDS = 6  # for an answer that the recording has
+LATE_SECONDS = 20  # for the second answer, after one server has answered
+PATIENCE_SECONDS = 0.15  # for an answer that came after another request in the recording
+PATIENCE_IN_ALL = 10  # seconds per session; then such requests overlap
+SETTLE_SECONDS = 6  # for both servers to settle after a change
 MUTATED_SECONDS = 1.5  # for the answer to a mutated request
-SILENT_LIMIT = 6  # mutated requests without an answer, after which a session has no more of them
+SILENT_LIMIT = 6  # mutated requests without an answer; after this many, the session has no more of them
 
 
 @dataclasses.dataclass
 class Difference:
-    """What the two servers answered differently."""
+    """A difference between the two servers' answers."""
 
     session: str
     test: str
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Result:
-    """What came of one session."""
+    """The result of one session."""
 
     session: str
     compared: int = 0
@@ -71,7 +71,7 @@ class Pair:
         self.silent_messages = 0
 
     def wait(self, seconds, seen=None):
-        """Whether both have answered, at the latest after so many seconds; one alone is given LATE_SECONDS more."""
+        """Returns whether both servers answer within `seconds`. If only one does, the other gets LATE_SECONDS more."""
         deadline = time.monotonic() + seconds
         arrived = [each.wait(max(0.001, deadline - time.monotonic()), seen) for each in self.exchanges]
         if any(arrived) and not all(arrived) and seconds >= ANSWER_SECONDS:
@@ -90,7 +90,7 @@ def request_name(begin, data):
 
 
 class Player:
-    """One session's play. `mutations` is how many mutated requests to send after each that may be mutated."""
+    """Plays one session. `mutations` is the number of mutated requests after each mutable one."""
 
     def __init__(self, path, binaries, recording, pause, mutations=0, seed=0):
         self._session = Session.load(path)
@@ -113,7 +113,7 @@ class Player:
                     servers.append(Served(side, binary, self._session, self._blobs, pathlib.Path(folder)))
                 self._servers = servers
                 self._play()
-            except Exception as error:  # a session that cannot be played is a finding, not the end
+            except Exception as error:  # a session that cannot be played is a finding, and does not end the run
                 self._result.problem = f"{type(error).__name__}: {error}"
             finally:
                 statuses = [each.stop() for each in servers]
@@ -197,12 +197,12 @@ class Player:
         for server, exchange in zip(self._servers, pair.exchanges, strict=True):
             exchange.send(server.local(data))
         pair.data = (pair.data or []) + [data]
-        # One at a time where that is possible: streams may have several requests under way.
+        # One at a time if possible: streams may have several requests in flight.
         if pair.silent_messages < 3 and not self._patiently(pair, before + 1):
             pair.silent_messages += 1
 
     def _patiently(self, pair, seen=None):
-        """Waits for an answer that the recording does not have by now, so that requests run one at a time if they can."""
+        """Waits for an answer that the recording has only later, so that requests run one at a time if they can."""
         start = time.monotonic()
         arrived = pair.wait(PATIENCE_SECONDS if self._patience > 0 else 0.002, seen)
         if not arrived:
@@ -223,7 +223,7 @@ class Player:
             self._mutate(pair)
 
     def _settled(self, pair, code):
-        """Asks again until both servers agree with each other and with the recorded code, or the time is over."""
+        """Repeats a request until both servers agree with each other and with the recorded code, or time is up."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < deadline:
             same = first_difference(pair.name, *self._answers(pair)) is None
@@ -263,7 +263,7 @@ class Player:
             server.note_processes()
             for part in answer:
                 answer[part] = server.without_processes(answer[part])
-            if how and is_stream(pair.name):  # several requests at once, which may overtake each other
+            if how and is_stream(pair.name):  # concurrent requests may overtake each other
                 numbered = [part for part in answer if part.startswith("message ")]
                 answer.update(zip(numbered, sorted(answer[part] for part in numbered), strict=True))
         return first_difference(pair.name, *answers)

@@ -1,4 +1,4 @@
-"""pytest's side of a recording: where the tests' files lie, and which test is running."""
+"""The pytest part of a recording: the folder of the tests' files, and the current test."""
 
 import os
 import pathlib

@@ -1,7 +1,7 @@
-"""The proxy that records: a process between the tests and one server, started by `Server` when BRAID_RECORD names a folder.
+"""The recording proxy: a process between the tests and one server. `Server` starts it if BRAID_RECORD names a folder.
 
-`Recorder` is the side within the tests. `python -m replay.recorder` is the process: it takes a snapshot of the files before
-the server starts, then listens for each port of the server's, and stores the session when its input ends.
+`Recorder` is the part within the tests. `python -m replay.recorder` is the process. It takes a snapshot of the files
+before the server starts, then listens for each port of the server, and stores the session when its input ends.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ CURRENT = "current-test"
 
 
 class Recorder:
-    """One server's recorder. `through` gives the addresses to use instead of the server's; `finish` stores the session."""
+    """One server's recorder. `through` returns the proxy's addresses for the server's; `finish` stores the session."""
 
     @classmethod
     def of_environment(cls, repositories, options, env, workdir):
-        """A recorder, if this run is recorded and the test that is running is."""
+        """Returns a recorder if this run is recorded, and the current test too; otherwise None."""
         folder = os.environ.get("BRAID_RECORD")
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
         return cls(folder, test, repositories, options, env, workdir) if folder and not unrecorded(test) else None
@@ -48,7 +48,7 @@ class Recorder:
             env=env or {},
             workdir=str(workdir),
         )
-        self._process.stdout.readline()  # the snapshot is taken
+        self._process.stdout.readline()  # the snapshot has been taken
 
     def _say(self, **value):
         self._process.stdin.write(json.dumps(value) + "\n")
@@ -58,7 +58,7 @@ class Recorder:
         try:
             self._say(**addresses)
             return json.loads(self._process.stdout.readline())
-        except (OSError, ValueError):  # too large to be recorded; it has said so
+        except (OSError, ValueError):  # too large for a recording; it has printed that
             return addresses
 
     def finish(self):
@@ -99,7 +99,7 @@ class Log:
         self._start = time.monotonic()
 
     def begin(self, data=None, **fields):
-        """Stores that a request has come; the number of the request, or None when its test is left out."""
+        """Records the arrival of a request. Returns its number, or None if its test is excluded."""
         try:
             test = self._current.read_text()
         except OSError:
@@ -129,7 +129,7 @@ class Log:
             self._merge_polls()
 
     def _merge_polls(self):
-        """Drops a request that asks, and gets, just what the one before it did: a test that waits."""
+        """Drops a request with the same content and answer as the previous one: a test that polls."""
         if len(self.session.events) < 4:
             return
         before, end_before, now, end = self.session.events[-4:]
@@ -146,7 +146,7 @@ class Log:
 
 
 class HttpProxy:
-    """One port of HTTP/1.1."""
+    """One HTTP/1.1 port."""
 
     connections = 0
 
@@ -169,7 +169,7 @@ class HttpProxy:
             writer.close()
             return
         requests = http1.Reader()
-        waiting = []  # (number, method) of the requests that have no answer yet
+        waiting = []  # (number, method) of the unanswered requests
 
         def begin(message, **fields):
             number = self._log.begin(message, kind=self._kind, connection=connection, **fields)
@@ -205,14 +205,14 @@ class HttpProxy:
                 while message := responses.next(waiting[0][1] if waiting else "GET", ended):
                     if message.status < 200:
                         continue
-                    if not waiting:  # an answer before the request has come in full
+                    if not waiting:  # an answer before the request is complete
                         begin(requests.take_rest(), partial=True)
                     self._log.add("end", waiting.pop(0)[0], code=message.status)
 
         up, down = asyncio.ensure_future(upward()), asyncio.ensure_future(downward())
         await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
         if up.done() and not down.done():
-            await asyncio.wait([down], timeout=2)  # a client may close its half and read on
+            await asyncio.wait([down], timeout=2)  # a client may close its half and continue to read
         for task in (up, down):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
@@ -224,9 +224,9 @@ class HttpProxy:
 
 
 class GrpcProxy:
-    """The port of gRPC: any method, messages as bytes."""
+    """The gRPC port: any method, messages as bytes."""
 
-    # Written by gRPC itself for each call.
+    # Set by gRPC itself for each call.
     OWN = ("user-agent", "te", "content-type")
 
     def __init__(self, log, address):
@@ -301,7 +301,7 @@ class GrpcProxy:
             call.cancel()
             self._log.add("cancel", number, seen=seen)
             raise
-        except (self._grpc.aio.AioRpcError, asyncio.InvalidStateError):  # answered before all was sent
+        except (self._grpc.aio.AioRpcError, asyncio.InvalidStateError):  # answered before everything was sent
             code = await call.code()
         if code == self._grpc.StatusCode.DEADLINE_EXCEEDED:
             self._log.add("cancel", number, seen=seen)
@@ -335,7 +335,7 @@ async def record(spec):
         await asyncio.sleep(0.05)
     log.save()
     sys.stdout.flush()
-    os._exit(0)  # connections that tests have left open
+    os._exit(0)  # ends connections that tests have left open
 
 
 def main():

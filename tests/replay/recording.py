@@ -1,18 +1,18 @@
-"""What a recording is: a folder of sessions, and of the larger contents that they share.
+"""The format of a recording: a folder of sessions, and of the larger contents that they share.
 
-A session is the life of one server: its options, the files it was started on, and the events in the order in which they
-came. Each event is a dictionary; `e` says which, `n` of which request it is:
+A session is the lifetime of one server: its options, its initial files, and its events in order of arrival. Each event
+is a dictionary; `e` is its kind, `n` the number of its request:
 
-    files    changes: {path: entry}        what tests have changed below the root before the next event
-    begin    kind: http | metrics, connection, data [, partial]       a request of HTTP/1.1
-             kind: grpc, method, metadata [, data]                    a call; with data it is a unary one
-    message  seen, data                    a message of a stream, sent when `seen` answers had come
+    files    changes: {path: entry}        changes of tests below the root, before the next event
+    begin    kind: http | metrics, connection, data [, partial]       an HTTP/1.1 request
+             kind: grpc, method, metadata [, data]                    a call; with data it is unary
+    message  seen, data                    a message of a stream, sent after `seen` answers
     close    seen                          the client has no more messages
-    cancel   seen                          the client went away
-    end      code                          answered: the HTTP status, or the code of gRPC
+    cancel   seen                          the client disconnected
+    end      code                          answered: the HTTP status, or the gRPC code
 
-Paths lie below a root, which pytest draws anew for each run. It is stored as a text of the same length, and is played in
-folders of the same length too, so that it can be replaced in any bytes: also within protobuf messages.
+Paths are below a root, which pytest chooses for each run. It is stored as a text of the same length, and played in
+folders of the same length. So it can be replaced in any bytes, even in protobuf messages.
 """
 
 import base64
@@ -29,22 +29,22 @@ import zlib
 MAX_FILE_BYTES = 64 << 20
 MAX_SESSION_BYTES = 256 << 20
 INLINE_BYTES = 400
-# Folders that the server itself writes to: its files are no change that a test has made.
+# Folders that the server writes to: its files are not changes of a test.
 WRITTEN_BY_SERVER = re.compile(r"--?(trace|log|sequence_state|cache)\w*[-_](path|file|dir\w*)(=|$)")
 SKIPPED = re.compile(r"(^|/)(tmp-[0-9a-f]{8}|__pycache__)(/|$)")
 
 
 class TooLarge(Exception):
-    """A session needs more bytes than a recording takes."""
+    """A session is larger than a recording allows."""
 
 
 def canonical(length):
-    """The text that stands for a root of so many characters."""
+    """Returns the placeholder for a root of this length."""
     return "/" + "@" * (length - 1)
 
 
 class Blobs:
-    """Contents by their hash, each stored once. `put` gives a text that stands for the bytes, `get` the bytes again."""
+    """Contents by their hash, each stored once. `put` returns a key for the bytes, `get` returns the bytes."""
 
     def __init__(self, folder):
         self._folder = pathlib.Path(folder) / "blobs"
@@ -71,10 +71,10 @@ class Blobs:
 
 
 class Tree:
-    """The files below a root that a server has to do with, and what has changed since the last look.
+    """The files below a root that concern a server, and their changes since the last look.
 
-    Looked after are the folders directly below the root whose names occur in what has been given to `mention`, and
-    those that the contents of their files mention.
+    It watches the folders directly below the root whose names occur in the data passed to `mention`. It also watches
+    folders that the contents of their files mention.
     """
 
     def __init__(self, root, blobs):
@@ -87,14 +87,14 @@ class Tree:
         self._bytes = 0
 
     def neutral(self, data):
-        """The bytes with the root's stand-in."""
+        """Returns the bytes with a placeholder for the root."""
         return data.replace(self._root, self._token)
 
     def mention(self, data):
         self._tops |= {os.fsdecode(each) for each in self._pattern.findall(data)}
 
     def changes(self):
-        """{path: entry} since the last call; None is an entry that is gone."""
+        """Returns {path: entry} since the last call; None is a deleted entry."""
         found, changed = {}, {}
         looked = set()
         while self._tops - looked:
@@ -143,7 +143,7 @@ class Tree:
 
 
 def write_changes(root, changes, blobs):
-    """Makes what `changes` say below `root`, which must be as long as the recorded one. A file appears at once."""
+    """Applies `changes` below `root`, which must be as long as the recorded one. Files appear atomically."""
     root = str(root)
     token = canonical(len(root))
     for path in sorted(changes, reverse=True):
@@ -152,7 +152,7 @@ def write_changes(root, changes, blobs):
             try:
                 os.rmdir(full) if os.path.isdir(full) and not os.path.islink(full) else os.remove(full)
             except OSError:
-                pass  # what the server has written there itself
+                pass  # written there by the server
     for path in sorted(changes):
         if (entry := changes[path]) is None:
             continue
@@ -173,7 +173,7 @@ def write_changes(root, changes, blobs):
 
 @dataclasses.dataclass
 class Session:
-    """One server's life; see the head of this file."""
+    """One server's lifetime; see the module's docstring."""
 
     name: str
     root_length: int
@@ -186,7 +186,7 @@ class Session:
     events: list = dataclasses.field(default_factory=list)
 
     def save(self, folder):
-        """Writes the session, unless one that is the same in all but times and names is there."""
+        """Writes the session, unless an equal one exists, apart from times and names."""
         fields = dataclasses.asdict(self)
         same = {**fields, "name": ""}
         same["events"] = [{k: v for k, v in each.items() if k not in ("t", "test")} for each in self.events]
@@ -203,10 +203,10 @@ class Session:
 
 
 def file_name(test):
-    """How the name of a test, or a pattern for such names, stands in a session's file name."""
+    """Returns the form of a test's name, or of a pattern, in a session's file name."""
     return re.sub(r"[^\w.*-]+", "_", test)
 
 
 def sessions(folder):
-    """The paths of a recording's sessions, in a fixed order."""
+    """Returns the paths of a recording's sessions, in a fixed order."""
     return sorted((pathlib.Path(folder) / "sessions").glob("*.json.gz"))

@@ -1,4 +1,4 @@
-"""The two servers of a session, each on a copy of its files, and what they answer."""
+"""The two servers of a session, each on a copy of its files, and their answers."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ NO_ANSWER = "no answer in time"
 
 
 class HttpExchange:
-    """One request of HTTP/1.1 on a connection. The answer is read when somebody waits for it."""
+    """One HTTP/1.1 request on a connection. The answer is read by wait()."""
 
     def __init__(self, connection, data, partial=False):
         self.seen = 0
@@ -43,7 +43,7 @@ class HttpExchange:
         connection.send(data, partial)
 
     def wait(self, seconds, seen=None):
-        """Whether the answer is here, at the latest after so many seconds."""
+        """Returns whether the answer arrives within `seconds`."""
         if self._answer is None:
             self._answer = self._connection.receive(self._method, time.monotonic() + seconds)
         return self._answer is not None
@@ -52,13 +52,14 @@ class HttpExchange:
         self._connection.close()
 
     def answer(self):
-        """{part: bytes}, in the order in which parts are to be compared."""
+        """Returns {part: bytes}, in the order of comparison."""
         message = self._answer
         if message is None:
             return {"transport": NO_ANSWER.encode()}
         if isinstance(message, str):
             return {"transport": message.encode()}
-        # A length that is the body's is compared with the body, after what differs by its nature is replaced there.
+        # A Content-Length that matches the body is compared through the body, after its natural differences are
+        # replaced.
         length = str(len(message.body)) if message.body else None
         headers = [
             f"{name}: {'as the body' if name.lower() == 'content-length' and value == length else value}"
@@ -72,7 +73,7 @@ class HttpExchange:
 
 
 class HttpConnection:
-    """A connection that is opened anew when it has ended."""
+    """A connection that reconnects after it has ended."""
 
     def __init__(self, address):
         host, _, port = address.rpartition(":")
@@ -92,12 +93,12 @@ class HttpConnection:
                     self._socket.shutdown(socket.SHUT_WR)
                 return
             except OSError:
-                if fresh:  # refused before all was sent: the answer may be there
+                if fresh:  # refused before everything was sent: the answer may be there
                     return
                 self.close()
 
     def receive(self, method, deadline):
-        """A message, a text when the connection ended, or None when the time is over."""
+        """Returns a message, a text if the connection ended, or None after the deadline."""
         try:
             while True:
                 message = self._reader.next(method) if self._reader else None
@@ -134,7 +135,7 @@ class HttpConnection:
 
 
 class GrpcExchange:
-    """One call of gRPC. A thread of its own reads the answers of a stream."""
+    """One gRPC call. A thread reads the answers of a stream."""
 
     def __init__(self, channel, method, metadata, data=None):
         metadata = [(key, bytes.fromhex(value) if key.endswith("-bin") else value) for key, value in metadata]
@@ -161,7 +162,7 @@ class GrpcExchange:
         self._requests.put(None)
 
     def wait(self, seconds, seen=None):
-        """Whether the call has ended, or so many answers have come, at the latest after so many seconds."""
+        """Returns whether the call ends, or `seen` answers arrive, within `seconds`."""
         if seen is None:
             return self._done.wait(seconds)
         with self._changed:
@@ -254,7 +255,7 @@ class Served:
         self._channel = None
 
     def listen(self, deadline):
-        """Whether the server listens; False when it has ended instead."""
+        """Returns whether the server listens; False if it has ended."""
         while time.monotonic() < deadline:
             for line in self.log_path.read_text(errors="replace").splitlines(keepends=True):
                 if line.startswith("listening: ") and line.endswith("\n"):
@@ -291,22 +292,22 @@ class Served:
         write_changes(self.root, changes, self._blobs)
 
     def local(self, data):
-        """Recorded bytes as this server is to see them."""
+        """Returns recorded bytes with this server's paths."""
         return data.replace(self._token.encode(), self.root.encode())
 
     def note_processes(self):
-        """Remembers the processes below the server: models answer with their process ids."""
+        """Remembers the server's descendants, because models answer with their process ids."""
         for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
                 self._processes |= set(children.read_bytes().split())
 
     def without_processes(self, data):
-        """Bytes of this server with all its process ids the same."""
+        """Returns bytes of this server with all its process ids replaced."""
         known = b"|".join(sorted(self._processes | {b"%d" % self.process.pid}))
         return re.sub(rb"(?<![0-9])(" + known + rb")(?![0-9])", lambda found: b"9" * len(found[0]), data)
 
     def neutral(self, data):
-        """Bytes of this server without what only it can say: its folders."""
+        """Returns bytes of this server with its folders replaced."""
         return data.replace(self.root.encode(), self._token.encode()).replace(
             self._temporary.encode(), b"/" + b"t" * (len(self._temporary) - 1)
         )
@@ -316,7 +317,7 @@ class Served:
         return self.process.poll() is not None
 
     def stop(self, seconds=15):
-        """Ends the server as an operator does; its exit status as a text."""
+        """Stops the server like an operator; returns its exit status as text."""
         if self._channel is not None:
             self._channel.close()
         for each in self._connections.values():
@@ -334,5 +335,5 @@ class Served:
 
 
 def temporary_folder():
-    """A folder for both sides, whose name is short: roots must not be longer than the recorded ones."""
+    """Returns a folder for both sides with a short name: roots must not be longer than the recorded ones."""
     return tempfile.TemporaryDirectory(prefix="rp", dir="/tmp", ignore_cleanup_errors=True)

@@ -1,4 +1,4 @@
-"""Tests that are left out of recordings, and why. A pattern is that of fnmatch, on FILE::TEST."""
+"""Tests that are excluded from recordings, with reasons. Patterns are those of fnmatch, on FILE::TEST."""
 
 import fnmatch
 
@@ -28,11 +28,11 @@ UNRECORDED = {
 
 
 def unrecorded(test):
-    """Whether a test is left out."""
+    """Whether a test is excluded."""
     return any(fnmatch.fnmatchcase(short(test), pattern) for pattern in UNRECORDED)
 
 
 def short(test):
-    """FILE::TEST of a test's name, without folders."""
+    """Returns FILE::TEST of a test's name, without folders."""
     file, _, name = test.partition("::")
     return f"{file.rpartition('/')[2]}::{name}"

@@ -1,4 +1,4 @@
-// The places of texts that users write.
+// Parses the positions in texts that users write.
 #include <cstdint>
 #include <string_view>
 

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Target::Kind;
 
-// What one server would have.
+// Checks the files of one server.
 Status CheckServer(const CheckRequest& request, const std::vector<std::string>& repositories,
                    const std::string& config, CheckResult& result) {
   ServerOptions options = request.server;

@@ -1,4 +1,4 @@
-// `braid check` without its command line: from paths to findings.
+// `braid check` without its command line: turns paths into findings.
 #pragma once
 
 #include <string>
@@ -13,9 +13,10 @@
 namespace braid::check {
 
 struct CheckRequest {
-  // See FindTargets(). Repositories among them are those of one server.
+  // See FindTargets(). All repositories among them belong to one server.
   std::vector<std::string> paths;
-  // What the files are to be served with; its config.json, if it names one, is checked with the repositories.
+  // The options of the server that would load the files. Its config.json, if it names one, is checked with
+  // the repositories.
   ServerOptions server;
   ImportOptions import;
 };
@@ -25,8 +26,9 @@ struct CheckResult {
   Summary summary;
 };
 
-// Blocks while files are read, models are compiled and, where that is asked for, imported. Nothing is left running. Errors:
-// a path that holds nothing, an option that names what cannot be used.
+// Checks the files: reads them, compiles models and, if requested, imports Python models. Blocks until no
+// process of it runs any more. Errors: a path holds nothing that can be checked; an option names something
+// unusable.
 Result<CheckResult> Check(const CheckRequest& request);
 
 }  // namespace braid::check

@@ -1,4 +1,4 @@
-// What is said of files of OpenVINO Model Server, from the text to the finding.
+// Findings about files of OpenVINO Model Server.
 #include "check/checker.h"
 
 #include <gtest/gtest.h>

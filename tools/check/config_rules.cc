@@ -28,7 +28,7 @@ struct Rule {
   std::string_view page;
 };
 
-// A rule of a message holds for what is in it too, and is told once.
+// A rule for a message also applies to its fields, and is reported once.
 constexpr Rule kModelRules[] = {
     {"other-runtime", "backend", "onnxruntime", Level::kDifference,
      "OpenVINO runs the model, not ONNX Runtime", "compare its answers once", kProcesses},
@@ -89,7 +89,7 @@ struct FieldAdvice {
   std::string_view page;
 };
 
-// The first that fits. A field stands for what is in it too.
+// The first match counts. A field also matches the fields in it.
 constexpr FieldAdvice kAdvice[] = {
     {"name", Level::kError, "leave it out, or write the name of the folder", ""},
     {"backend", Level::kError, "write backend: \"python\", or \"openvino\"", kProcesses},
@@ -146,12 +146,12 @@ bool Holds(std::string_view rule, std::string_view field, char separator) {
   return field.size() == rule.size() || field[rule.size()] == separator;
 }
 
-// Parameters that the server or its Python workers know, so that a typing error in one is seen.
+// Parameters that the server or its Python workers know; a similar name is probably a typing error.
 constexpr std::string_view kParameters[] = {
     "EXECUTION_ENV_PATH",    "FORCE_CPU_ONLY_INPUT_TENSORS", "WORKER_ISOLATION",       "EXECUTE_TIMEOUT_MS",
     "INITIALIZE_TIMEOUT_MS", "FINALIZE_TIMEOUT_MS",          "WORKER_MEMORY_MAX_BYTES"};
 
-// A key that is nearly one of those, and not it.
+// Reports a key that is similar to a known one.
 void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,
                         Findings& findings) {
   constexpr std::string_view kHead = "parameters[";
@@ -212,7 +212,7 @@ void ApplyModelRules(const TextFile& file, const std::string& servable, const Ru
     for (const Rule& rule : rules) {
       if (plain != rule.field || (!rule.value.empty() && rule.value != field.value)) continue;
       if (rule.id == "state-output" && !python) continue;
-      // An element of a list of scalars is not told of beside the first.
+      // Reports only the first element of a list of scalars.
       if (field.path.ends_with("]") && !field.path.ends_with("[0]") && !field.value.empty()) continue;
       findings.Add({rule.level, std::string(rule.id), file.path(), field.name, std::string(rule.message),
                     std::string(rule.advice), std::string(rule.page), servable});

@@ -1,5 +1,6 @@
-// What can be said of a configuration by its fields alone: what has no effect, what differs from where it comes from, and
-// what to write where a field is at fault. Two tables (config_rules.cc): of config.pbtxt, and of config.json.
+// Rules about single fields of a configuration: fields without effect, differences from Triton and OpenVINO
+// Model Server, and advice on faulty fields. Two tables (config_rules.cc): one for config.pbtxt, one for
+// config.json.
 #pragma once
 
 #include <string>
@@ -11,20 +12,19 @@
 
 namespace braid::check {
 
-// What the server runs with that decides on the rules.
+// Server options that decide which rules apply.
 struct RuleContext {
   bool rate_limited = false;  // --rate-limit
   bool has_cache = false;     // --cache-config
 };
 
-// Of a config.pbtxt that parses.
+// Applies the rules to a config.pbtxt that parses.
 void ApplyModelRules(const TextFile& file, const std::string& servable, const RuleContext& context,
                      Findings& findings);
-// Of a config.json.
+// Applies the rules to a config.json.
 void ApplyOvmsRules(const std::string& path, const JsonFields& fields, Findings& findings);
 
-// What is known of a field that is at fault: `level` is kRefused where the feature is not there, `advice` and `page` may be
-// empty. Of paths as FieldFault has them, or as JSON pointers.
+// Advice on a faulty field. `level` is kRefused if Braid lacks the feature; `advice` and `page` may be empty.
 struct FaultAdvice {
   Level level = Level::kError;
   std::string_view advice;
@@ -32,7 +32,7 @@ struct FaultAdvice {
 };
 FaultAdvice AdviceFor(std::string_view field);
 
-// "instance_group[0].kind" -> "instance_group.kind"; keys of maps stay. "/nodes/0/name" -> "/nodes/*/name".
+// "instance_group[0].kind" -> "instance_group.kind"; map keys stay. "/nodes/0/name" -> "/nodes/*/name".
 std::string WithoutIndexes(std::string_view path);
 
 }  // namespace braid::check

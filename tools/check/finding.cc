@@ -21,7 +21,7 @@ std::string_view LevelName(Level level) {
 }
 
 void Findings::Add(Finding finding) {
-  // The advice follows behind a semicolon.
+  // A semicolon separates message and advice, so the message does not end with one.
   while (finding.message.ends_with(';') || finding.message.ends_with('\n')) finding.message.pop_back();
   const bool known = std::ranges::any_of(all_, [&finding](const Finding& other) {
     return std::tie(other.level, other.path, other.at, other.message) ==

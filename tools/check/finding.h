@@ -1,4 +1,4 @@
-// Finding: one thing that `braid check` has to say of a file.
+// Finding: one problem or difference that `braid check` reports about a file.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@ namespace braid::check {
 
 enum class Level : unsigned char {
   kError,       // the server would not load it
-  kRefused,     // the server does not have the feature, and would not load it
-  kDifference,  // it loads, and something is different from Triton or OpenVINO Model Server
-  kNote,        // it loads, and something in it has no effect
+  kRefused,     // Braid lacks the feature, and would not load it
+  kDifference,  // it loads, but differs from Triton or OpenVINO Model Server
+  kNote,        // it loads, but something has no effect
 };
 // "error", "refused", "difference", "note".
 std::string_view LevelName(Level level);
-// Whether the server would not load what it is about.
+// Whether the server would refuse to load the file or servable.
 inline bool Blocks(Level level) { return level == Level::kError || level == Level::kRefused; }
 
-// Counts from 1, columns in bytes; a line of 0 is the file as a whole.
+// Line and column, both from 1; columns are in bytes. Line 0 stands for the whole file.
 struct Position {
   int line = 0;
   int column = 0;
@@ -28,27 +28,27 @@ struct Position {
 
 struct Finding {
   Level level = Level::kError;
-  // Names the kind of finding, the same in all versions: "unknown-field".
+  // Names the kind of finding; stable across versions: "unknown-field".
   std::string rule;
-  // Of a file, or of a folder where there is no file to blame.
+  // A file, or a folder if no file is at fault.
   std::string path;
   Position at;
-  // What is wrong.
+  // The problem.
   std::string message;
-  // What to write instead; may be empty.
+  // The suggested change; may be empty.
   std::string advice;
   // A page of the documentation, with its anchor; may be empty.
   std::string page;
-  // The servable that it is about; empty for none.
+  // The affected servable; may be empty.
   std::string servable;
 };
 
-// What has been found, in the order of files and their lines.
+// A list of findings without duplicates.
 class Findings {
  public:
-  // A finding that is there already, but for its rule, is left out.
+  // Drops a duplicate: a finding with the level, path, position and message of an earlier one.
   void Add(Finding finding);
-  // Sorts what was added.
+  // Sorts by path, position and level.
   void Sort();
 
   const std::vector<Finding>& all() const { return all_; }

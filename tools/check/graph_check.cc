@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kGraphs = "docs/compatibility.md#openvino-model-server-python-nodes-and-graphs";
 
-// The word between the first two quotes, from `from` on; moves `from` behind it.
+// Returns the word between the first two quotes from `from` on; moves `from` behind it.
 std::optional<std::string> NextQuoted(const std::string& text, size_t& from) {
   const size_t begin = text.find('\'', from);
   const size_t end = begin == std::string::npos ? begin : text.find('\'', begin + 1);
@@ -37,8 +37,8 @@ bool IsValue(const TextField& field, const std::string& word) {
                            value[value.size() - word.size() - 1] == ':');
 }
 
-// Where what a fault speaks of stands. The checks of a graph name nodes, streams and calculators, and no fields: a fault
-// of a node begins with "node 'NAME'", and the words that follow in quotes are values of its fields.
+// Returns the position of the node, stream or calculator that a fault names. Faults of graphs name no fields:
+// a fault of a node begins with "node 'NAME'", and the quoted words after it are values of its fields.
 Position PlaceOfFault(const TextFields& fields, const std::vector<std::string>& nodes,
                       const std::string& fault) {
   size_t from = 0;
@@ -97,7 +97,7 @@ void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Findin
     findings.Add(std::move(finding));
     return;
   }
-  // Types of options are linked by what parses them.
+  // The parser links the types of options into the program.
   const auto parsed = graph::ParseGraphConfig(*text);
   const std::vector<std::string> nodes = parsed.ok() ? graph::NodeNames(*parsed) : std::vector<std::string>();
   const TextFile file(graph.graph_path, *text, ::mediapipe::CalculatorGraphConfig::default_instance());
@@ -122,7 +122,7 @@ void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Findin
   const LoadSandbox::FaultLocation fault_location = sandbox.TakeFaultLocation();
   const bool refused = servable.status().fault() == Fault::kNotImplemented;
   std::vector<std::string> lines = LinesOf(servable.status().message());
-  // The heading of a list of faults is none.
+  // Drops the heading of a list of faults.
   if (lines.size() > 1 && lines.front().ends_with(':')) lines.erase(lines.begin());
   for (const std::string& line : lines) {
     Finding finding{refused ? Level::kRefused : Level::kError,
@@ -133,7 +133,7 @@ void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Findin
                     "",
                     refused ? std::string(kGraphs) : "",
                     graph.name};
-    // "...: graph 'NAME': ..." names the graph first.
+    // A message "...: graph 'NAME': ..." repeats the graph's name.
     const std::string head = "graph '" + graph.name + "': ";
     const size_t at = line.find(head);
     finding.at =

@@ -1,4 +1,4 @@
-// GraphCheck: a graph of a config.json, or a graph.pbtxt by itself, loaded as the server loads it.
+// Checks a graph of a config.json, or a graph.pbtxt by itself. Loads it as the server does.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace braid::check {
 
-// Adds the findings about a graph, and publishes it in the sandbox's catalog when it loads. `entry` is the place of its entry,
-// for findings about a missing file; without a path where there is no entry.
+// Adds the findings about a graph, and publishes it in the sandbox's catalog if it loads. Findings about a
+// missing file stand at `entry`, the position of the graph's entry in the config.json. Its path is empty if
+// there is no entry.
 void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Finding& entry, Findings& findings,
                 Summary& summary);
 

@@ -33,10 +33,10 @@ extern char** environ;
 namespace braid::check {
 namespace {
 
-// What a process may write into one file, its output among them.
+// Limit on each file that a process writes, including its output.
 constexpr rlim_t kMostFileBytes = rlim_t{1} << 30;
 constexpr int64_t kEndNs = 5'000 * kMillisecondNs;
-// Of a process whose time is over, to say where it is.
+// Time for a process past its limit to print its traceback.
 constexpr int kLastWordsMs = 500;
 constexpr size_t kMostAnswerBytes = size_t{64} << 20;
 
@@ -61,7 +61,7 @@ std::string ContentOf(const UniqueFd& file) {
   return text;
 }
 
-// Of a resource, unless this process has a lower one.
+// The limit on a resource, or this process's own one if that is lower.
 std::pair<int, rlimit> Limit(int resource, rlim_t value) {
   rlimit limit{};
   ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
@@ -77,7 +77,7 @@ struct Run {
   std::string errors;
 };
 
-// Whether the process has ended by then.
+// Returns whether the process ended in time.
 bool AwaitExit(pid_t pid, int64_t timeout_ms) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecondNs;
@@ -91,7 +91,8 @@ bool AwaitExit(pid_t pid, int64_t timeout_ms) {
   }
 }
 
-// Runs the program with its files as 0 (request), 2 and 3 (answer), and ends it with all that it has started.
+// Runs the program with descriptors 0 (request), 2 (errors) and 3 (answer). Kills it and all its descendants
+// at the end.
 Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> variables,
                     std::string_view request, const ImportOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const UniqueFd in, MemoryFile("request", request));
@@ -102,9 +103,9 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
                      .variables = std::move(variables),
                      .descriptors = {in.get(), null.get(), errors.get(), out.get()},
                      .limits = {Limit(RLIMIT_CORE, 0), Limit(RLIMIT_FSIZE, kMostFileBytes),
-                                // A process of many threads uses more time than there is on the clock.
+                                // CPU time exceeds wall time in a process with many threads.
                                 Limit(RLIMIT_CPU, static_cast<rlim_t>(options.timeout_seconds * 64))},
-                     // Code that makes a socket as it is imported would do so in a worker.
+                     // Code that opens a socket during import would also do so in a worker.
                      .no_network = true,
                      .ends_with_thread = true};
   if (options.memory_bytes > 0) start.limits.push_back(Limit(RLIMIT_DATA, options.memory_bytes));
@@ -119,7 +120,7 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
       AwaitExit(*pid, kLastWordsMs);
     }
   }
-  // It stays a zombie until it is waited for, so its number is no other's.
+  // The process stays a zombie until waitpid(), so its id is not reused.
   ::kill(*pid, SIGKILL);
   while (::waitpid(*pid, &run.wait_status, 0) < 0 && errno == EINTR) {
   }
@@ -130,7 +131,7 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   return run;
 }
 
-// `  File "/m/1/model.py", line 7 in <module>`, as faulthandler writes it; the first, which is the innermost.
+// Returns the innermost frame of a faulthandler trace: `  File "/m/1/model.py", line 7 in <module>`.
 std::optional<CodePlace> PlaceInTrace(const std::string& errors, const std::string& file) {
   const std::string head = "File \"" + file + "\", line ";
   const size_t at = errors.find(head);
@@ -147,7 +148,7 @@ std::string LastLine(std::string text) {
   return line == std::string::npos ? text : text.substr(line + 1);
 }
 
-// A folder with the environment's files, and what removes them again.
+// A folder with an environment's files; removes them at the end.
 struct Environment {
   std::string folder;
   std::shared_ptr<TemporaryFolder> files;
@@ -169,7 +170,7 @@ Result<Environment> OpenEnvironment(const std::string& path) {
   return environment;
 }
 
-// The file that is imported can write there too.
+// Validates the answer, because the imported file can write to its descriptor, too.
 bool IsAnswer(const Json& answer) {
   if (!answer.is_object()) return false;
   const auto has = [&answer](const char* key, auto is) {

@@ -1,7 +1,7 @@
-// Importing a Python model in a process of its own, as its worker would, without a server behind it.
+// Imports a Python model in a separate process, as a worker would, without a server behind it.
 //
-// The process has no network where the system lets it be taken away, no core file, limits for memory and files, and a time
-// limit. It ends, with all that it has started, before a function returns.
+// The process has no network if the system allows that, no core file, a limit on memory and on file size, and
+// a time limit. It and all its descendants have ended when ImportModel() returns.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace braid::check {
 
 struct ImportOptions {
   bool enabled = false;
-  // The interpreter of models without their own environment, and the folder of the workers' files.
+  // The default interpreter, for models without their own environment, and the folder of the workers' files.
   std::string python;
   std::string worker_directory;
   int64_t timeout_seconds = 60;
-  // Of the memory that a process may have; 0: no limit.
+  // Limit on the memory of one process; 0: no limit.
   uint64_t memory_bytes = uint64_t{16} << 30;
 };
 
@@ -35,26 +35,28 @@ struct ImportRequest {
   std::string file;
   std::string module_name;
   std::string version_path;
-  // Of a Triton model: it is asked to complete it. Empty: it is not asked.
+  // The configuration that a Triton model is asked to complete; empty: it is not asked.
   std::string config_json;
-  // The folder of the environment that it names; empty: none.
+  // The folder of the model's environment; empty: none.
   std::string environment;
-  // Of a Triton model: what it keeps of its sequences is asked for, if it can give that; and whether it is decoupled.
+  // Of a Triton model. `keeps_sequences`: the server would save its sequences, so save_sequence and
+  // load_sequence are checked if it has them.
   bool keeps_sequences = false;
   bool decoupled = false;
 };
 
 struct Imported {
-  // OK: the class is there, with `execute`. Else why not; the traceback's innermost line of the user's own files.
+  // OK: the class exists and has `execute`. Otherwise the reason; `place` is then the traceback's innermost
+  // line in the user's own files.
   Status status;
   std::optional<CodePlace> place;
-  // Its code asks the server while it is imported (for a metric, say), so that it was not looked at further.
+  // The model calls the server during its import, for a metric say, so the check stopped there.
   bool asks_server = false;
-  // As JSON, where the model has completed it.
+  // The completed configuration as JSON; empty if the model completed none.
   std::string completed_config;
 };
 
-// Blocks until the process has ended. What is wrong with the model is told in Imported::status.
+// Imports a model. Blocks until the process has ended. Faults of the model are in Imported::status.
 Imported ImportModel(const ImportOptions& options, const ImportRequest& request);
 
 }  // namespace braid::check

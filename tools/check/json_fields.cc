@@ -10,12 +10,12 @@
 namespace braid::check {
 namespace {
 
-// Deeper than the server reads.
+// Deeper than the server's limit.
 constexpr int kDeepestJson = 64;
 
 }  // namespace
 
-// Reads as far as the text is JSON. Each function is false where it is not, and at_ is there.
+// Reads the valid beginning of the text. Each function returns false at an error, and at_ is its position.
 class JsonFields::Reader {
  public:
   Reader(std::string_view text, JsonFields& out) : text_(text), out_(out) {}
@@ -86,7 +86,7 @@ class JsonFields::Reader {
     return Take(']');
   }
 
-  // With its quotes; what is between them is read by the parser that the server reads with.
+  // A text with its quotes. The server's own parser decodes it.
   bool Text(std::string& value) {
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != '"' && static_cast<unsigned char>(text_[end]) >= 0x20) {

@@ -1,4 +1,4 @@
-// JsonFields: where in a JSON text each value stands, by its path ("/model_config_list/0/config/name").
+// JsonFields: the position of each value in a JSON text, by its path ("/model_config_list/0/config/name").
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 namespace braid::check {
 
 struct JsonField {
-  // Of the key; of the value itself for elements of lists and for the whole.
+  // Position of the key; for elements of lists and for the root, of the value.
   Position name;
   Position at;
-  // Of a text, a number, true, false or null: as it is written, texts without their quotes.
+  // A text (without quotes), number, true, false or null as written; empty for lists and objects.
   std::string value;
 };
 
@@ -22,13 +22,13 @@ class JsonFields {
  public:
   explicit JsonFields(std::string_view text);
 
-  // By path; of a key that is given twice, the last.
+  // Fields by path. If a key occurs twice, the last occurrence counts.
   const std::map<std::string, JsonField, std::less<>>& all() const { return fields_; }
   const JsonField* Find(std::string_view path) const;
-  // Of the value, or of the key where the value is a list or an object; of what is around it where the text does not
-  // have it.
+  // Returns the position of a value, or of the key if the value is a list or an object. Falls back to the
+  // nearest enclosing value that the text has.
   Position PlaceOf(std::string_view path) const;
-  // Where the text stops to be JSON; nothing when all of it is.
+  // Where the text stops being valid JSON; nullopt if all of it is valid.
   std::optional<Position> fault() const { return fault_; }
 
  private:

@@ -26,12 +26,12 @@
 namespace braid::check {
 namespace {
 
-// A model, or what takes its place, that nothing was started for.
+// A servable that passed its checks; nothing was started for it.
 class TriedServable final : public Servable {
  public:
   explicit TriedServable(ServableInfo info) : Servable(std::move(info)) {}
   BufferAllocator& input_allocator() override { return heap_; }
-  // The request ends with its object.
+  // Destroying the request ends it.
   void Infer(std::unique_ptr<InferenceRequest>) override {}
   Readiness readiness() const override { return {}; }
   void Stop(int64_t) override {}
@@ -71,7 +71,7 @@ class UnstartedNodes final : public PythonNodes {
   HeapAllocator heap_;
 };
 
-// Whether the file of a model says that it completes its configuration.
+// Whether the model's file contains auto_complete_config, and so may complete its configuration.
 bool CompletesConfig(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
@@ -81,7 +81,7 @@ bool CompletesConfig(const std::string& file) {
 
 }  // namespace
 
-// The Python backend as far as files go, and as far as imports do where they are asked for.
+// The Python backend without processes: checks files, and imports them if requested.
 class LoadSandbox::PythonModels final : public PythonFiles {
  public:
   explicit PythonModels(LoadSandbox& sandbox) : sandbox_(sandbox) {}
@@ -155,7 +155,7 @@ class LoadSandbox::PythonModels final : public PythonFiles {
   }
 
   LoadSandbox& sandbox_;
-  std::string environment_;  // of the model that is being tried
+  std::string environment_;  // of the model that is being loaded
 };
 
 LoadSandbox::LoadSandbox(const ServerOptions& options, const ImportOptions& import,
@@ -217,7 +217,7 @@ FolderMakers LoadSandbox::folder_makers() {
   return makers;
 }
 
-// What a server looks at before it starts the instances.
+// Repeats the server's checks before the start of instances.
 Result<std::shared_ptr<Servable>> LoadSandbox::MakeModel(ServableInfo info) {
   if (info.config != nullptr && info.config->has_sequence_batching()) {
     fault_location_.field = "sequence_batching";

@@ -1,7 +1,7 @@
-// LoadSandbox: the parts of a server that a load needs, without those that serve.
+// LoadSandbox: the parts of a server that loading needs, without ports and instances.
 //
-// Models are read, compiled and checked by the code that the server loads them with; no instance of one is started, and
-// no port is opened. Python models are imported only where that is asked for (see ModelImport).
+// It reads, compiles and checks models with the server's own code. It starts no instance and opens no port.
+// It imports Python models only if requested (see ImportModel()).
 #pragma once
 
 #include <functional>
@@ -26,40 +26,41 @@
 
 namespace braid::check {
 
-// Not for use by two threads at once.
+// Not thread-safe.
 class LoadSandbox {
  public:
-  // `options` are those of a `braid serve` for the same files. Errors: a library that they name cannot be used.
+  // `options` are those of a `braid serve` for the same files. Errors: a library that they name cannot be
+  // used.
   static Result<std::unique_ptr<LoadSandbox>> Create(const ServerOptions& options,
                                                      const ImportOptions& import);
   ~LoadSandbox();
 
   const ServerOptions& options() const { return options_; }
   Logger& log() { return log_; }
-  // The warnings of the server's own code since the last call: what would stand in its log.
+  // Returns the warnings that the server's code has logged since the last call.
   std::vector<std::string> TakeWarnings() { return warnings_->Take(); }
-  // What has been found good.
+  // The servables that passed their checks.
   Catalog& catalog() { return catalog_; }
   bool imports() const { return import_.enabled; }
 
-  // Where the backends would place a model.
+  // Where each backend would place a model.
   std::vector<GpuPlacement> PlacementsOf(const inference::ModelConfig& config);
 
-  // What the server makes servables with, of model folders and of entries of a config.json.
+  // The server's makers, for model folders and for entries of a config.json.
   FolderMakers folder_makers();
   Makers& makers() { return makers_; }
 
-  // What the last load knows of its fault beside the text: the field of the configuration, empty for none, and the place
-  // in Python code.
+  // The location of the last load's fault: the field of the configuration (empty: unknown) and the line of
+  // Python code.
   struct FaultLocation {
     std::string field;
     std::optional<CodePlace> code;
   };
   FaultLocation TakeFaultLocation();
 
-  // Whether the tensors of a servable are not known, since code says which they are that was not run.
+  // Whether the tensors of a servable are unknown, because they depend on code that was not run.
   bool IsOpen(const std::string& name) const { return open_.contains(name); }
-  // The names of a load that is being tried are kept here, by the makers alone.
+  // Marks a servable as open. Only the makers call it, during a load.
   void NoteOpen(const std::string& name) { open_.insert(name); }
 
  private:

@@ -32,7 +32,7 @@ std::string Counted(size_t count, std::string_view one, std::string_view many) {
   return std::to_string(count) + " " + std::string(count == 1 ? one : many);
 }
 
-// As workflow commands want their texts: no line ends, and in properties no separators.
+// Escapes a text for workflow commands: line ends, and in properties also separators.
 std::string Escaped(std::string_view text, bool property) {
   std::string escaped;
   for (const char c : text) {

@@ -1,4 +1,5 @@
-// How the findings of `braid check` are written: for people, for programs, for GitHub's pages of changes.
+// Formats for the findings of `braid check`: text for people, JSON for programs, workflow commands for
+// GitHub.
 #pragma once
 
 #include <string>
@@ -7,20 +8,20 @@
 
 namespace braid::check {
 
-// A line for each finding, "FILE:LINE:COLUMN: LEVEL: what is wrong; what to write instead", and a last one with their
-// numbers. `color` marks the levels for a terminal.
+// Returns a line for each finding, "FILE:LINE:COLUMN: LEVEL: problem; advice", and a last line with the
+// counts. `color` highlights the levels for a terminal.
 std::string AsText(const CheckResult& result, bool color);
-// One JSON object, whose schema is docs/check.md.
+// Returns one JSON object; docs/check.md describes its schema.
 std::string AsJson(const CheckResult& result);
-// Workflow commands: "::error file=...,line=...,col=...::...".
+// Returns workflow commands: "::error file=...,line=...,col=...::...".
 std::string AsGithub(const CheckResult& result);
 
-// "checked 3 models: 1 error, 2 notes".
+// Returns the counts: "checked 3 models: 1 error, 2 notes".
 std::string SummaryLine(const CheckResult& result);
 
-// Where a finding is: "FILE:LINE:COLUMN", "FILE" where it is about the whole.
+// Returns the position of a finding: "FILE:LINE:COLUMN", or "FILE" if it concerns the whole file.
 std::string PlaceText(const Finding& finding);
-// What is wrong and what to write instead, on one line.
+// Returns the problem and the advice on one line.
 std::string MessageText(const Finding& finding);
 
 }  // namespace braid::check

@@ -183,7 +183,7 @@ void OvmsCheck::NoteTwice(const File& file, std::string_view list, std::string_v
 void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   summary_.push_back({model.name, "OpenVINO model", entry.file->path, false, false});
   const size_t row = summary_.size() - 1;
-  // Told with its place when the file was read.
+  // Reading the file has already reported it with its position.
   if (!model.fault.ok()) return;
   if (model.batch_size && !model.shapes.empty()) {
     Add(entry, "/batch_size", Level::kNote, "no-effect",
@@ -282,7 +282,7 @@ void OvmsCheck::CheckPipelinesAndGraphs() {
 void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipeline) {
   summary_.push_back({pipeline.name, "pipeline", entry.file->path, false, false});
   const size_t row = summary_.size() - 1;
-  // What a fault calls a part of the pipeline, and where that stands.
+  // A part of the pipeline: the key is its name in faults.
   struct Part {
     std::string place;
     std::string advice;
@@ -341,7 +341,7 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
   if (faults.empty()) faults.push_back({"", servable.status()});
   for (const PipelineFault& fault : faults) {
     Part part;
-    // The longest name that the fault's begins with; they are in their order.
+    // Uses the longest matching name. `parts` is sorted, so a longer name comes later.
     for (const auto& [where, there] : parts) {
       if (fault.where.starts_with(where)) part = there;
     }

@@ -1,4 +1,4 @@
-// OvmsCheck: a config.json with all that it names, loaded as the server loads it, up to the start of the instances.
+// OvmsCheck: loads a config.json and all entries in it as the server does, up to the start of the instances.
 #pragma once
 
 #include <map>
@@ -16,22 +16,24 @@
 
 namespace braid::check {
 
-// Not for use by two threads at once.
+// Not thread-safe.
 class OvmsCheck {
  public:
   // All references outlive it.
   OvmsCheck(LoadSandbox& sandbox, Findings& findings, Summary& summary)
       : sandbox_(sandbox), findings_(findings), summary_(summary) {}
 
-  // The models of a config.json, those of its graphs' subconfigs too. Returns whether the file is right in itself.
+  // Checks the models of a config.json and of its graphs' subconfigs. Returns whether the file itself is
+  // valid.
   bool CheckModels(const std::string& path);
-  // Its pipelines and graphs, after what may stand behind them has been checked.
+  // Checks the pipelines and graphs of that file. REQUIRES: CheckModels() and all other models that they use
+  // have been checked.
   void CheckPipelinesAndGraphs();
-  // A graph's file of models by itself.
+  // Checks a graph's file of models (subconfig.json) by itself.
   void CheckSubconfig(const std::string& path);
 
  private:
-  // A file with its entries' places.
+  // A file with the positions of its entries.
   struct File {
     std::string path;
     JsonFields fields;
@@ -44,7 +46,7 @@ class OvmsCheck {
   const File* ReadFile(const std::string& path, std::string& text);
   void AddFaults(const File& file, const std::vector<OvmsFault>& faults, const Status& status);
   void NoteTwice(const File& file, std::string_view list, std::string_view inside);
-  // Where the entry of a name stands; the file as a whole where there is none.
+  // Returns the position of the entry with this name, or the whole file if it has none.
   Entry EntryOf(const File& file, std::string_view list, std::string_view inside,
                 const std::string& name) const;
   void CheckModel(const Entry& entry, const OvmsModelConfig& model);

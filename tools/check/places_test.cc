@@ -1,4 +1,4 @@
-// Positions: of the fields of a config.pbtxt and of the values of a config.json.
+// Positions of the fields of a config.pbtxt and of the values of a config.json.
 #include <gtest/gtest.h>
 
 #include "check/json_fields.h"

@@ -1,4 +1,4 @@
-// "Can I move?": the report of `braid check --report` on the files of a user of Triton or OpenVINO Model Server.
+// "Can I move?": the report of `braid check --report` for users of Triton and OpenVINO Model Server.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace braid::check {
 
-// What there is, what works unchanged, what needs a change and which, what cannot be served and why. `markdown` writes
-// headings and tables for a page, else plain text.
+// Returns the report: all servables, and which of them work, need a change, or cannot be served, with the
+// reasons. With `markdown` it has headings and tables; otherwise it is plain text.
 std::string MovingReport(const CheckResult& result, bool markdown);
 
 }  // namespace braid::check

@@ -109,16 +109,16 @@ void RepositoryCheck::Load(Model& model) {
   NoteFolders(model, source->folder);
   auto folder = folders_.Open(model.name);
   auto plan = MakeLoadPlan(reader_, request, std::move(*source), sandbox_.log());
-  sandbox_.TakeWarnings();  // NoteFolders() has told them
+  sandbox_.TakeWarnings();  // NoteFolders() has reported them
   if (!plan.ok()) {
     failed_[model.name];
-    // What is wrong with the text is told with its places.
+    // ReportFaults() has added the faults of the text, with positions.
     if (model.text_is_wrong) return;
     std::string field;
     if (model.file != nullptr && folder.ok()) {
       std::map<std::string, std::string> ignored;
       auto versions = ListVersions(*folder, ignored);
-      // As far as it has been read: without what the server adds to it.
+      // Reads as much of it as possible, without the server's additions.
       ModelSource again{.folder = std::move(*folder)};
       static_cast<void>(
           reader_.ReadConfig(request, versions.ok() ? *versions : std::vector<int64_t>(), again));
@@ -170,7 +170,7 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
     auto servable = LoadVersion(model, plan, version);
     if (servable.ok()) loaded.push_back(*std::move(servable));
   }
-  // As the server: all versions, or none.
+  // As in the server: all versions are published, or none.
   if (failed_.contains(model.name)) return;
   for (auto& servable : loaded) sandbox_.catalog().Publish(std::move(servable));
   if (!sandbox_.IsOpen(model.name)) return;
@@ -291,7 +291,7 @@ void RepositoryCheck::AddFault(const Model& model, const Status& status, const s
       std::string(known.page));
 }
 
-// The verdict is the loader's; which field it is about is found by asking the checks that it consists of again.
+// The loader returns only a status. To find the field at fault, repeats the loader's checks one by one.
 std::string RepositoryCheck::FieldOf(const Status& status, const inference::ModelConfig& config,
                                      int64_t version, const Folder& folder) const {
   inference::ModelConfig whole = config;
@@ -311,7 +311,7 @@ std::string RepositoryCheck::FieldOf(const Status& status, const inference::Mode
   if (!IsEnsemble(config) && (!KnowsBackend(config.backend()) || CheckTritonBackend(config) == status)) {
     return config.platform().empty() ? "backend" : "platform";
   }
-  // Files that the configuration names: which one, is seen by those alone.
+  // For faults in files that the configuration names: tests each field that names one by itself.
   const auto is_of = [&](const inference::ModelConfig& part) {
     auto info = MakeServableInfo(std::make_shared<inference::ModelConfig>(part), version, folder);
     return !info.ok() && info.status() == status;

@@ -1,4 +1,5 @@
-// RepositoryCheck: the models of model repositories, loaded as the server loads them, up to the start of their instances.
+// RepositoryCheck: loads the models of model repositories as the server does, up to the start of their
+// instances.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +22,24 @@
 
 namespace braid::check {
 
-// Not for use by two threads at once.
+// Not thread-safe.
 class RepositoryCheck {
  public:
-  // `repositories` are those of one server. All references outlive it.
+  // `repositories` belong to one server. All references outlive the check.
   RepositoryCheck(LoadSandbox& sandbox, std::vector<std::string> repositories, Findings& findings,
                   Summary& summary);
 
-  // All models.
+  // Checks all models.
   void CheckAll();
-  // One of them, with those that it uses.
+  // Checks one model and its dependencies.
   void CheckModel(const std::string& name);
 
  private:
-  // A model's files, and what is found of them.
+  // The files of a model that is being checked.
   struct Model {
     std::string name;
     std::string folder;
-    // Null when there is no configuration.
+    // Null if there is no configuration.
     std::unique_ptr<TextFile> file;
     bool text_is_wrong = false;
   };
@@ -50,7 +51,7 @@ class RepositoryCheck {
   void NoteFolders(const Model& model, const Folder& folder);
   void Add(const Model& model, Level level, std::string rule, const std::string& field, std::string message,
            std::string advice = {}, std::string page = {});
-  // A model that does not load, and the field that is at fault if it is known.
+  // Adds the finding that a model does not load. `field`: the field at fault; empty: unknown.
   void AddFault(const Model& model, const Status& status, const std::string& field,
                 const std::optional<CodePlace>& code = std::nullopt);
   std::string FieldOf(const Status& status, const inference::ModelConfig& config, int64_t version,
@@ -71,7 +72,7 @@ class RepositoryCheck {
   const VersionLoader loader_;
   std::set<std::string> names_;
   std::set<std::string> begun_;
-  // Why models do not load; empty texts for those that cannot be read.
+  // The reason why each failed model does not load; empty for models that cannot be read.
   std::map<std::string, std::string> failed_;
 };
 

@@ -1,4 +1,4 @@
-// What is said of fields, and how findings are written.
+// Rules about single fields, and the output formats of findings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

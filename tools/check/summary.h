@@ -1,4 +1,4 @@
-// What has been checked, for the report: each servable with what has become of it.
+// Summary: each checked servable with its result, for the report.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ struct Checked {
   std::string name;
   // "Python model", "OpenVINO model", "ensemble", "pipeline", "graph".
   std::string kind;
-  // Of its configuration, or of its folder.
+  // The path of its configuration, or of its folder.
   std::string path;
   bool loads = false;
-  // It loads as far as its files say: there is code that was not run.
+  // Its files load, but it depends on code that was not run.
   bool open = false;
 };
 

@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of what is looked through for repositories and files.
+// The depth of the search for repositories and files.
 constexpr int kDeepestFolder = 8;
 constexpr size_t kMostEntries = 100000;
 
-// What a version's folder holds that is a model.
+// Files that make a version folder a model.
 constexpr std::array<std::string_view, 9> kModelFiles = {"model.py",     "model.xml",      "model.onnx",
                                                          "model.pt",     "model.plan",     "model.savedmodel",
                                                          "model.tflite", "model.graphdef", "model.pdmodel"};
@@ -35,7 +35,7 @@ bool IsFolder(const fs::path& path) {
   return fs::is_directory(path, fault);
 }
 
-// The folders in a folder but hidden ones, by name.
+// Returns the folders in a folder, except hidden ones, by name.
 std::vector<fs::path> FoldersIn(const fs::path& folder) {
   std::vector<fs::path> folders;
   std::error_code fault;
@@ -61,7 +61,7 @@ bool IsModelFolder(const fs::path& folder) {
   });
 }
 
-// A folder's config.json may be anything's.
+// A config.json in a folder may belong to another program.
 bool IsOvmsConfig(const fs::path& file) {
   if (!IsPlainFile(file)) return false;
   const auto text = ReadConfigFile(file.string());
@@ -71,7 +71,7 @@ bool IsOvmsConfig(const fs::path& file) {
          fields.Find("/mediapipe_config_list") != nullptr;
 }
 
-// "models/m/" and "." have names, too.
+// Makes the path absolute, so that "models/m/" and "." have a filename.
 fs::path Plain(const fs::path& path) {
   std::error_code fault;
   fs::path whole = fs::absolute(path, fault).lexically_normal();
@@ -85,7 +85,7 @@ std::string ParentOf(const fs::path& path) {
              : Plain(path).parent_path().string();
 }
 
-// `above` says that a file above names models by itself, so that only configurations of Triton's are looked for.
+// `above`: a file in a parent folder lists the models, so only Triton configurations are searched for.
 void Search(const fs::path& folder, bool above, int depth, std::vector<Target>& targets) {
   const auto folders = FoldersIn(folder);
   const auto is_model = [above](const fs::path& one) { return above ? HasConfig(one) : IsModelFolder(one); };

@@ -16,7 +16,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::io::Tokenizer;
 
 constexpr int kTabWidth = 8;
-// As deep as the parsers of the server go, and more.
+// At least the depth limit of the server's parsers.
 constexpr int kDeepestMessage = 128;
 
 std::vector<std::string> NamesOf(const Descriptor& type) {
@@ -84,7 +84,7 @@ class TextFields::Reader {
   }
 
  private:
-  // What is wrong with the text is told by who parses it.
+  // Ignores errors; the parser in text_file.cc reports them.
   class NoErrors final : public google::protobuf::io::ErrorCollector {
    public:
     void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
@@ -103,7 +103,7 @@ class TextFields::Reader {
     return {token.line + 1, line < lines_.size() ? ColumnIn(lines_[line], token.column) : 1};
   }
 
-  // The fields up to a closing bracket or the end. `type` is null inside of what is not known.
+  // Reads the fields up to a closing bracket or the end. `type` is null inside an unknown field.
   void ReadMessage(const Descriptor* type, const std::string& path, int depth) {
     std::map<std::string, int> counts;
     while (!AtEnd() && !At("}") && !At(">")) {
@@ -228,7 +228,7 @@ class TextFields::Reader {
     out_.unknown_.push_back(std::move(unknown));
   }
 
-  // "parameters[3].value" -> "parameters[KEY].value", now that the key is read.
+  // Renames "parameters[3].value" to "parameters[KEY].value" once the key is read.
   void NameEntry(size_t index, const std::string& path) {
     const auto key =
         std::find_if(out_.fields_.begin() + static_cast<std::ptrdiff_t>(index), out_.fields_.end(),
@@ -255,7 +255,7 @@ const TextField* TextFields::Find(std::string_view path) const {
 Position TextFields::PlaceOf(std::string_view path) const {
   for (std::string_view at = path; !at.empty(); at = AroundField(at)) {
     if (const TextField* field = Find(at)) return field->at;
-    // A field that may stand several times, as a whole: its first.
+    // The path may name a repeated field as a whole: use its first element.
     if (const TextField* first = Find(std::string(at) + "[0]")) return first->name;
   }
   return {1, 1};

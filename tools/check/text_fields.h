@@ -1,10 +1,10 @@
-// TextFields: the fields of a text in protobuf's text format, each with its place, its value and its path.
+// TextFields: the fields of a text in protobuf's text format, each with its position, value and path.
 //
 //   const TextFields fields(text, *inference::ModelConfig::descriptor());
 //   fields.PlaceOf("instance_group[0].kind");   // {4, 9}
 //
-// The reader goes on behind what is wrong, so that the rest of a faulty text has places too. Protobuf's own ParseInfoTree
-// has no places for entries of maps by their keys, nor for a text that it does not parse.
+// The reader continues after an error, so the rest of a faulty text has positions too. Protobuf's own
+// ParseInfoTree cannot look up map entries by key, and has no positions for a text that it cannot parse.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -18,20 +18,20 @@
 namespace braid::check {
 
 struct TextField {
-  // As FieldFault::field has it; a name that the message does not have stands there as it is.
+  // As in FieldFault::field; an unknown name stands in it as written.
   std::string path;
   Position name;
-  // Where its value begins, which is the name's place where there is none.
+  // Where its value begins; equals `name` if it has no value.
   Position at;
-  // Of a scalar: as it is written, texts without their quotes. Empty for messages.
+  // A scalar as written, texts without quotes; empty for messages.
   std::string value;
 };
 
-// A name, or a value of an enum, that its type does not have.
+// A field name or an enum value that its type does not have.
 struct UnknownWord {
   Position at;
   std::string word;
-  // What it could have been: the fields of the message, the values of the enum.
+  // The valid names: the fields of the message, or the values of the enum.
   std::vector<std::string> known;
   // "ModelConfig", "DataType".
   std::string type;
@@ -40,16 +40,16 @@ struct UnknownWord {
 
 class TextFields {
  public:
-  // Names of extensions and types of google.protobuf.Any are looked up in the pool of the program.
+  // Looks up extensions and types of google.protobuf.Any in the program's generated pool.
   TextFields(std::string_view text, const google::protobuf::Descriptor& type);
 
-  // In the order of the text; a message stands before what is in it.
+  // In the order of the text; a message precedes its fields.
   const std::vector<TextField>& all() const { return fields_; }
   const std::vector<UnknownWord>& unknown() const { return unknown_; }
-  // Null when the text has no such field.
+  // Returns null if the text has no such field.
   const TextField* Find(std::string_view path) const;
-  // Of the value where it is a scalar, else of the name; of what is around it where the text does not have it, and 1:1
-  // where it has none of those either.
+  // Returns the position of a scalar's value, or of a message's name. Falls back to the nearest enclosing
+  // field that the text has, and then to 1:1.
   Position PlaceOf(std::string_view path) const;
 
  private:
@@ -58,7 +58,7 @@ class TextFields {
   std::vector<UnknownWord> unknown_;
 };
 
-// The column, counted in bytes from 1, of what protobuf places at `column`, counted from 0 with tabs of eight.
+// Converts a column of protobuf's tokenizer, counted from 0 with tab stops of eight, to bytes counted from 1.
 int ByteColumn(std::string_view text, int line, int column);
 
 // "input[2].dims[0]" -> "input[2]"; "input[2]" -> "input"; "input" -> "".

@@ -14,11 +14,11 @@
 namespace braid::check {
 namespace {
 
-// As the server's parsers have it.
+// The limit of the server's parsers.
 constexpr int kDeepestParsed = 64;
 constexpr size_t kMostNamed = 12;
 
-// What numpy, OpenVINO and KServe call Triton's types.
+// Names of numpy, OpenVINO and KServe for Triton's types.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"FLOAT", "TYPE_FP32"},    {"FLOAT16", "TYPE_FP16"}, {"FLOAT32", "TYPE_FP32"},  {"FLOAT64", "TYPE_FP64"},
     {"HALF", "TYPE_FP16"},     {"DOUBLE", "TYPE_FP64"},  {"BFLOAT16", "TYPE_BF16"}, {"BYTES", "TYPE_STRING"},
@@ -41,7 +41,7 @@ class Collector final : public google::protobuf::io::ErrorCollector {
       faults.push_back({{line + 1, ByteColumn(text_, line, column)}, message});
     }
   }
-  // Of names that are not known, which TextFields has with their own places.
+  // Unknown names: TextFields has them with their exact positions.
   void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 
   std::vector<SyntaxFault> faults;
@@ -50,7 +50,7 @@ class Collector final : public google::protobuf::io::ErrorCollector {
   std::string_view text_;
 };
 
-// With unknown names passed over, so that what comes behind one is seen too.
+// `lenient` skips unknown names, to find the faults after them.
 std::vector<SyntaxFault> Parse(const std::string& text, const google::protobuf::Message& type, bool lenient) {
   Collector faults(text);
   google::protobuf::TextFormat::Parser parser;
@@ -113,7 +113,8 @@ bool TextFile::ReportFaults(const std::string& servable, Findings& findings) con
     findings.Add({Level::kError, word.is_field ? "unknown-field" : "unknown-value", path_, word.at,
                   std::move(explained.message), std::move(explained.advice), "", servable});
   }
-  // What the parser says of those words it says of their lines, and it says no more than the first of them.
+  // The parser reports only the first unknown word, and only its line. TextFields has all of them with exact
+  // positions, so the parser's report is dropped.
   const auto named = [this](const SyntaxFault& fault) {
     return std::ranges::any_of(fields_.unknown(), [&fault](const UnknownWord& word) {
       return word.at.line <= fault.at.line &&

@@ -1,4 +1,4 @@
-// TextFile: a file in protobuf's text format as `braid check` looks at it: its fields, and what is wrong with the text.
+// TextFile: a file in protobuf's text format with its fields and its faults.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -12,13 +12,13 @@ namespace braid::check {
 
 class TextFile {
  public:
-  // `type` is the message that the text is to be.
+  // `type` is the message that the text must describe.
   TextFile(std::string path, std::string text, const google::protobuf::Message& type);
 
   const std::string& path() const { return path_; }
   const TextFields& fields() const { return fields_; }
-  // Adds what keeps the text from being parsed: names and values that do not exist, with what they could have been, and
-  // faults of the syntax. Returns whether there is anything. `servable` may be empty.
+  // Adds the faults of the text: unknown names and values, with suggestions, and syntax errors. Returns
+  // whether there are any. `servable` may be empty.
   bool ReportFaults(const std::string& servable, Findings& findings) const;
 
  private:
@@ -28,15 +28,15 @@ class TextFile {
   const TextFields fields_;
 };
 
-// What a message says of a word that its type does not have, with the nearest known one: ("there is no field 'dim' in
-// ModelInput", "did you mean 'dims'?").
+// Describes an unknown word and suggests the nearest known one: ("there is no field 'dim' in ModelInput",
+// "did you mean 'dims'?").
 struct Explained {
   std::string message;
   std::string advice;
 };
 Explained Explain(const UnknownWord& word);
 
-// "did you mean 'x'?", or "" when no name is near.
+// Returns "did you mean 'x'?", or "" if no known name is similar.
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace braid::check

@@ -19,7 +19,7 @@ constexpr int kBadUse = 2;
 
 std::atomic<bool> interrupted{false};
 
-// The first signal ends the measurement with what there is; the second one the program.
+// The first signal ends the measurement early; its results are reported. The second signal ends the program.
 void EndWithWhatThereIs() {
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted.store(true, std::memory_order_relaxed); };
@@ -29,8 +29,8 @@ void EndWithWhatThereIs() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Freed memory is kept: fresh pages cost more than the copies into them, and burden the cores that a server beside needs. Each
-// connection is a descriptor.
+// Keeps freed memory: fresh pages cost more than the copies into them, and burden the cores that a local
+// server needs. Raises the limit on descriptors, because each connection uses one.
 void PrepareProcess() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());

@@ -1,4 +1,4 @@
-// `braid bench`: loads on a model of a running server, and what they show.
+// `braid bench`: puts load on a model of a running server and reports throughput and latency.
 #pragma once
 
 namespace braid {

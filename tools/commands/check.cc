@@ -73,14 +73,14 @@ constexpr std::string_view kCheckHelp =
     "  braid check models --import --format=json\n"
     "  braid check --report --format=markdown /opt/ovms > report.md\n";
 
-// What the command line says.
+// The parsed command line.
 struct CheckLine {
   std::string format = "text";
   bool report = false;
   bool strict = false;
   bool help = false;
   check::ImportOptions import;
-  // What is left for braid serve's options.
+  // Options for `braid serve`.
   std::vector<const char*> rest;
 };
 
@@ -89,7 +89,7 @@ int Misuse(std::string_view message) {
   return kCheckMisused;
 }
 
-// Takes the options that are not those of `braid serve`. Errors: INVALID_ARGUMENT.
+// Parses the options that only `braid check` has. Errors: INVALID_ARGUMENT.
 Status TakeCheckOptions(int argc, const char* const* argv, CheckLine& line) {
   line.rest = {argv[0], "serve"};
   bool options_end = false;
@@ -145,7 +145,7 @@ Status TakeCheckOptions(int argc, const char* const* argv, CheckLine& line) {
   return OkStatus();
 }
 
-// The first line of what `braid serve` says of its options, as this command's.
+// Prints the first line of an error of the parser of `braid serve` as an error of this command.
 int MisuseOptions(const CommandLine& options) {
   if (options.exit_code == 0) return Misuse("--print-config and --help-markdown are for braid serve");
   std::string message = options.err.substr(0, options.err.find('\n'));
@@ -165,7 +165,8 @@ int MisuseOptions(const CommandLine& options) {
   return Misuse(message + meant);
 }
 
-// While it lives, what libraries of the user print goes to standard error: standard output is the report's.
+// Redirects standard output to standard error during its lifetime: users' libraries may print, and standard
+// output is for the report.
 class LibrariesPrintElsewhere {
  public:
   LibrariesPrintElsewhere() : output_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) {

@@ -1,10 +1,10 @@
-// `braid check`: whether files of models would load, and what is to be changed, without serving them.
+// `braid check`: says whether model files would load and which changes they need, without serving them.
 #pragma once
 
 namespace braid {
 
-// The exit code is 0 when all would load, 1 when something would not (with --strict also when there is anything to say),
-// 2 for a wrong use.
+// The exit code is 0 if everything would load, 1 if something would not (with --strict also if there are any
+// findings), and 2 for wrong usage.
 int RunCheck(int argc, const char* const* argv);
 
 }  // namespace braid

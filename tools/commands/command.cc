@@ -65,7 +65,7 @@ int RunProgram(int argc, const char* const* argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   const auto command = std::ranges::find(Commands(), name, &Command::name);
   if (command != Commands().end()) return command->run(argc, argv);
-  // What the server starts as a process of its own.
+  // The server starts this one as a separate process.
   if (name == "unpack-environment") return RunUnpackEnvironment(argc, argv);
   if (name == kNativeWorkerCommand) return RunNativeWorkerCommand(argc, argv);
   if (name == "--version" || name == "-V") {

@@ -45,7 +45,8 @@ int RefuseFleet(const Status& status) {
   return RefuseFleet(status, status.code() == StatusCode::kInvalidArgument ? kFleetMisused : kFleetFailed);
 }
 
-// ---- which replicas, and how they are asked -----------------------------------------------------------------
+// ---- replicas and how to query them
+// --------------------------------------------------------------------------
 
 struct WhereOptions {
   std::string endpoints;
@@ -73,7 +74,7 @@ struct WhereOptions {
     return fleet::ParseEndpointSource(dns.empty() ? endpoints : "dns://" + dns);
   }
 
-  // Each server.
+  // All replicas, with the addresses behind a DNS name.
   Result<std::vector<fleet::Endpoint>> Servers() const {
     BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource where, Where());
     return fleet::FindReplicas(where);
@@ -118,11 +119,11 @@ Status CheckListen(const char* option, const std::string& text) {
   return InvalidArgumentError(fmt::format("{} '{}': it looks like ADDRESS:PORT", option, text));
 }
 
-// Writes beside it, and renames: whoever reads it sees the whole file before, or the whole one after.
+// Replaces the file atomically by a rename: a reader sees the old or the new file as a whole.
 Status Replace(const std::filesystem::path& path, const std::string& text) {
   if (std::ifstream before(path, std::ios::binary); before) {
     const std::string old((std::istreambuf_iterator<char>(before)), std::istreambuf_iterator<char>());
-    // Its readers need not read again what they know.
+    // Leaves an unchanged file alone, so that Envoy does not read it again.
     if (old == text) return OkStatus();
   }
   const std::string beside = fmt::format("{}.{}.new", path.string(), getpid());
@@ -137,7 +138,7 @@ Status Replace(const std::filesystem::path& path, const std::string& text) {
   return OkStatus();
 }
 
-// What Envoy is told of the replicas, and what the user is to know of it: lines on the standard error.
+// Returns Envoy's view of the replicas. Prints warnings for the user to standard error.
 Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCommandOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource found, where.Where());
   std::vector<fleet::Endpoint> named = found.endpoints;
@@ -185,7 +186,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
   } else if (options.sequence_models != std::vector<std::string>{"none"}) {
     described.sequence_models = options.sequence_models;
   }
-  // With files, Envoy is told addresses; with one file, it looks for those of names by itself.
+  // In separate files Envoy gets addresses; in a single file it gets names, which it resolves itself.
   const std::vector<fleet::Endpoint>& listed = described.by_dns && resolve ? servers : named;
   for (size_t i = 0; i < listed.size(); ++i) {
     fleet::Upstream upstream;
@@ -251,9 +252,9 @@ int FleetReload(const WhereOptions& where, const fleet::ReloadOptions& options) 
 
 // ---- the command --------------------------------------------------------------------------------------------------
 
-// The options of the command, which all that it does share, and behind them those of each.
+// Returns the options that all subcommands share, followed by those of each.
 std::string FleetHelp(const CLI::App& app) {
-  // Without the formatter, help() is that of the subcommand that was named.
+  // Without the explicit formatter, help() would be that of the named subcommand.
   std::string help = app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   const size_t footer = help.find(kFleetFooter);
   std::string own;
@@ -268,7 +269,7 @@ std::string FleetHelp(const CLI::App& app) {
 }  // namespace
 
 int RunFleet(int argc, const char* const* argv) {
-  // OpenSSL writes to a connection that is over.
+  // OpenSSL may write to a closed connection.
   std::signal(SIGPIPE, SIG_IGN);
   CLI::App app("Looks at several running servers as one fleet.", "braid fleet");
   app.footer(kFleetFooter);

@@ -1,5 +1,5 @@
-// `braid fleet`: several running servers at once. What they serve in one view, Envoy's configuration for a front before them, and reloads of
-// a model by one after the other.
+// `braid fleet`: works on several running servers: prints their status in one view, writes Envoy's
+// configuration for routing to them, and reloads a model on one server after the other.
 #pragma once
 
 namespace braid {

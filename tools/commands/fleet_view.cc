@@ -10,13 +10,13 @@
 namespace braid {
 namespace {
 
-// A page asks again a few seconds after each answer, so that it need not wait for a late replica.
+// The console polls a few seconds after each response, so it need not wait for a slow replica.
 constexpr double kReplicaTimeoutS = 2;
 constexpr int64_t kFleetLookNs = 5 * kSecondNs;
 
 Status CheckFleet(std::string_view where) { return fleet::ParseEndpointSource(where).status(); }
 
-// No certificate of this server's is shown: it would lend its rights to who looks.
+// Sends no client certificate of this server: that would lend the server's rights to the viewer.
 Result<std::string> LookAtFleet(const FleetQuestion& question) {
   BRAID_ASSIGN_OR_RETURN(const fleet::EndpointSource where, fleet::ParseEndpointSource(question.where));
   BRAID_ASSIGN_OR_RETURN(const std::vector<fleet::Endpoint> endpoints, fleet::FindReplicas(where));

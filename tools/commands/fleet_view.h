@@ -1,4 +1,4 @@
-// The view of a fleet in the console of `braid serve`.
+// The fleet view in the console of `braid serve`.
 #pragma once
 
 #include "server/fleet_view.h"

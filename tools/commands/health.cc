@@ -55,7 +55,7 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
   if (text.ends_with('/')) text.remove_suffix(1);
   std::string_view host = text;
   std::string_view port = "8000";
-  // The colons of an IPv6 address stand in brackets.
+  // An IPv6 address has its colons in brackets.
   const size_t colon = text.rfind(':');
   if (colon != std::string_view::npos && text.find(']', colon) == std::string_view::npos) {
     host = text.substr(0, colon);
@@ -111,13 +111,13 @@ std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns) {
                            reason.empty() ? "" : ": " + EscapeForLog(reason.substr(0, reason.find('\n'))));
     }
   } catch (const Json::exception&) {
-    return "";  // another server, whose index is another one
+    return "";  // not Braid: its index has another format
   }
   return lines;
 }
 
 int RunHealth(int argc, const char* const* argv) {
-  // OpenSSL writes to a connection that is over.
+  // OpenSSL may write to a closed connection.
   std::signal(SIGPIPE, SIG_IGN);
   std::string_view path = kReadyPath;
   int64_t seconds = kDefaultTimeoutSeconds;

@@ -1,5 +1,5 @@
-// `braid health`: asks a running server whether it is ready, as the health checks of containers and scripts
-// do. The exit code is 0 when it is, and 1 otherwise, or when it does not answer in time.
+// `braid health`: asks a running server whether it is ready, for health checks of containers and scripts. The
+// exit code is 0 if it is ready, and 1 if it is not or does not answer in time.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ struct ServerUrl {
   std::string port;
 };
 
-// "https://host:8443", "host:8000", "[::1]:8000", "host"; without a scheme it is http, without a port 8000.
-// Errors: INVALID_ARGUMENT.
+// Parses "https://host:8443", "host:8000", "[::1]:8000" or "host". The default scheme is http, the default
+// port 8000. Errors: INVALID_ARGUMENT.
 Result<ServerUrl> ParseServerUrl(std::string_view text);
 
-// Blocks. OK when the server answers GET `path` with 200. The certificate of a server with TLS is not checked:
-// what is asked holds no secret. Errors: UNAVAILABLE when there is no connection, no answer within
-// `timeout_ns`, or another one.
+// Sends GET `path`; OK if the server answers 200. Blocks. Does not verify the server's certificate, because
+// the request carries no secret. Errors: UNAVAILABLE for a failed connection, for a timeout (`timeout_ns`),
+// or for another status.
 Status AskHealth(const ServerUrl& url, std::string_view path, int64_t timeout_ns);
 
-// The models that keep the server from being ready, a line for each, with its reason; "" where the server does not say.
-// Blocks.
+// Returns the models that keep the server from being ready, one line each with the reason; "" if the server
+// does not list them. Blocks.
 std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns);
 
 int RunHealth(int argc, const char* const* argv);

@@ -28,7 +28,7 @@ TEST(ServerUrl, RefusesWhatIsNone) {
 }
 
 TEST(Health, OfAPortThatNothingListensOnIsUnavailable) {
-  // Port 1 of the loopback interface is refused at once.
+  // The system refuses connections to port 1 of the loopback interface at once.
   const Status status = AskHealth({false, "127.0.0.1", "1"}, "/v2/health/ready", 5'000'000'000);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "Connection refused");

@@ -30,7 +30,7 @@ constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
 
 constexpr size_t kShownElements = 8;
-constexpr size_t kShownText = 200;  // bytes of an element of text
+constexpr size_t kShownText = 200;  // bytes of a text element
 constexpr char kFooter[] =
     "examples:\n"
     "  braid try add_sub\n"
@@ -68,7 +68,7 @@ int Refuse(const Status& status, int exit_code) {
 
 // ---- data ---------------------------------------------------------------------------------------------------
 
-// A tensor with one element of BYTES: the bytes of a file.
+// Returns a tensor with one BYTES element: the bytes of a file.
 load::Tensor ElementTensor(const load::ModelInfo& model, const load::TensorInfo& info,
                            const std::string& bytes) {
   load::Tensor tensor{info.name, "BYTES", {1}, {}};
@@ -81,7 +81,7 @@ load::Tensor ElementTensor(const load::ModelInfo& model, const load::TensorInfo&
   return tensor;
 }
 
-// A number alone stands for all elements of an input.
+// A single number fills all elements of an input.
 Result<Json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
                     const load::DataOptions& options, Json value) {
   if (value.is_array() || value.is_object()) return value;
@@ -92,7 +92,8 @@ Result<Json> Spread(const load::ModelInfo& model, const load::TensorInfo& info,
   return Json{{"content", std::vector<Json>(count, value)}, {"shape", shape}};
 }
 
-// Numbers in a text: JSON, or lines of numbers with blanks or commas between them. Discarded: it is no such text.
+// Reads the numbers in a text: JSON, or lines of numbers separated by blanks or commas. Returns a discarded
+// value for other texts.
 Json ReadNumbers(const std::string& text) {
   Json rows = ParseJson(text);
   if (rows.is_array() || rows.is_number()) return rows;
@@ -118,7 +119,7 @@ Json ReadNumbers(const std::string& text) {
   return rows.size() == 1 ? rows.front() : rows;
 }
 
-// An array of numpy's, with its shape.
+// Converts a numpy array; it determines the shape.
 Result<load::Tensor> NpyTensor(const load::ModelInfo& model, const load::TensorInfo& info,
                                const std::string& bytes) {
   BRAID_ASSIGN_OR_RETURN(load::Tensor tensor, load::ReadNpy(bytes));
@@ -133,7 +134,7 @@ Result<load::Tensor> NpyTensor(const load::ModelInfo& model, const load::TensorI
   return tensor;
 }
 
-// A file's tensor, by its name and its bytes. An image goes as it is: the server makes numbers of it.
+// Converts a file by its name and content. An image is sent unchanged; the server decodes it.
 Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::TensorInfo& info,
                                 const load::DataOptions& options, const std::string& path) {
   BRAID_ASSIGN_OR_RETURN(std::string bytes, load::ReadFile(path));
@@ -158,7 +159,7 @@ Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::Tensor
                                     info.datatype + " does not fit: ");
 }
 
-// Reads what stands behind NAME=: a value of JSON, text, or @FILE.
+// Reads the part behind NAME=: a JSON value, text, or @FILE.
 Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorInfo& info,
                                const load::DataOptions& options, const std::string& text) {
   if (text.starts_with('@')) {
@@ -179,7 +180,7 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
   return load::TensorFromJson(model, info, options, value);
 }
 
-// Steps of data: one, or those of a data file.
+// Returns the steps of data: one, or those of a data file.
 Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const load::ModelInfo& model) {
   load::DataOptions made;
   made.note = load::NotesOf("braid try");
@@ -214,7 +215,7 @@ Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const l
     if (!tensor.ok()) return tensor.status().WithPrefix("-d " + name + ": ");
     given[name] = std::move(*tensor);
   }
-  // Only what is not given is made.
+  // Generates data only for inputs that are not given.
   load::ModelInfo rest = model;
   std::erase_if(rest.inputs, [&](const load::TensorInfo& info) { return given.contains(info.name); });
   for (const auto& [name, tensor] : given) made.shapes.erase(name);
@@ -233,7 +234,8 @@ Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const l
   return std::vector<load::DataStep>{std::move(step)};
 }
 
-// ---- what is shown -------------------------------------------------------------------------------------------
+// ---- output
+// --------------------------------------------------------------------------------------------------
 
 std::string Elements(const std::string& datatype, std::string_view data, size_t most) {
   std::string text;
@@ -253,7 +255,7 @@ std::string Elements(const std::string& datatype, std::string_view data, size_t 
   return text;
 }
 
-// A line of a table: its first column, and the elements.
+// A row of the output table: its first column, and the elements.
 struct ShownTensor {
   std::string head;
   std::string elements;
@@ -279,7 +281,7 @@ Json TensorJson(const load::OutputView& output) {
   const std::string data = load::JoinPieces(output.data);
   Json json = {{"name", output.name}, {"datatype", output.datatype}, {"shape", output.shape}};
   json["data"] = ParseJson(load::JsonElements(output.datatype, data));
-  // Numbers that JSON does not have are given as text.
+  // Numbers that JSON lacks (NaN, infinity) are printed as text.
   if (json["data"].is_discarded()) {
     json["data"] = Json::array();
     load::VisitElements(output.datatype, data, std::numeric_limits<size_t>::max(),
@@ -323,7 +325,7 @@ Status AddParameters(const TryOptions& options, load::InferRequest& request) {
   return OkStatus();
 }
 
-// The parameters of step `step` of a sequence.
+// Sets the sequence parameters of step `step`.
 void MarkStep(const TryOptions& options, int step, int last, load::InferRequest& request) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(options.sequence_id.data(),

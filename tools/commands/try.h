@@ -1,4 +1,5 @@
-// `braid try MODEL`: one request to a server, with data that is made from the model's metadata or given.
+// `braid try MODEL`: sends one request to a server, with data from the user or generated from the model's
+// metadata.
 #pragma once
 
 namespace braid {

@@ -1,4 +1,4 @@
-// Where the replicas of a fleet are.
+// The addresses of a fleet's replicas, and the sources that list them.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +11,59 @@
 
 namespace braid::fleet {
 
-// One Braid.
+// One Braid server.
 struct Endpoint {
-  std::string host;  // a name or an address; one of IPv6 without brackets
+  std::string host;  // a name or an address; IPv6 addresses without brackets
   uint16_t http = 8000;
-  uint16_t grpc = 8001;     // 0: not known
-  uint16_t metrics = 8002;  // 0: not known
-  bool ending = false;      // whoever told of it has said that it will go
+  uint16_t grpc = 8001;     // 0: unknown
+  uint16_t metrics = 8002;  // 0: unknown
+  bool ending = false;      // the source marked it as terminating
 
-  // "host:http", as the replica is called in all that is printed, and as Envoy places it on its ring.
+  // Returns "host:http", the name of the replica in all output and on Envoy's hash ring.
   std::string name() const;
   bool operator==(const Endpoint&) const = default;
 };
 
-// A number from 0 to 65535 in digits, and nothing else.
+// Parses a decimal number from 0 to 65535; nullopt for any other text.
 std::optional<uint16_t> ReadPort(std::string_view text);
 
-// Reads HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS, with IPv6 addresses in brackets. HOST alone has the ports that Braid
-// has by default; of the others those that are not named are not known. Errors: INVALID_ARGUMENT.
+// Parses HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS; IPv6 addresses stand in brackets. HOST
+// alone has Braid's default ports. In the other forms, ports that are not given are unknown. Errors:
+// INVALID_ARGUMENT.
 Result<Endpoint> ParseEndpoint(std::string_view text);
 
-// Reads a list with commas between. Errors: INVALID_ARGUMENT; also for one that is named twice.
+// Parses a comma-separated list. Errors: INVALID_ARGUMENT, also for an endpoint that occurs twice.
 Result<std::vector<Endpoint>> ParseEndpoints(std::string_view text);
 
-// Every address of the host, in order, with its ports. Errors: UNAVAILABLE where the name has none.
+// Returns every address of the host in sorted order, with the endpoint's ports. Errors: UNAVAILABLE if the
+// name has no address.
 Result<std::vector<Endpoint>> Resolve(const Endpoint& endpoint);
 
-// A Service of Kubernetes, each of whose endpoints is a replica.
+// A Service of Kubernetes; each of its endpoints is a replica.
 struct KubernetesService {
-  std::string space;  // its namespace; "": that of the pod that asks
+  std::string space;  // its namespace; "": that of the calling pod
   std::string name;
-  std::optional<Endpoint> ports;  // nothing: those that the Service calls http, grpc and metrics
-  bool terminating = false;       // those that are ending, too
+  std::optional<Endpoint> ports;  // nullopt: the Service's ports named http, grpc and metrics
+  bool terminating = false;       // include terminating endpoints
 
   std::string path() const { return space + "/" + name; }
 };
 
-// Where an operator says that the replicas are.
+// The operator's source of replicas.
 struct EndpointSource {
   std::vector<Endpoint> endpoints;
-  bool by_dns = false;  // the one endpoint has a name, each of whose addresses is a replica
-  std::optional<KubernetesService> kubernetes = {};  // there are no endpoints then
+  bool by_dns = false;  // the only endpoint is a DNS name, and each of its addresses is a replica
+  std::optional<KubernetesService> kubernetes = {};  // if set, `endpoints` is empty
 };
 
-// Reads a list as ParseEndpoints() does; dns://NAME, where NAME has the form of an endpoint; or kubernetes:// and what
-// ParseKubernetesService() reads. Errors: INVALID_ARGUMENT.
+// Parses a list as ParseEndpoints() does, dns://ENDPOINT with a DNS name, or kubernetes:// followed by the
+// text of ParseKubernetesService(). Errors: INVALID_ARGUMENT.
 Result<EndpointSource> ParseEndpointSource(std::string_view text);
 
-// The replicas of the moment. Blocks. Errors: as Resolve() and AskKubernetes().
+// Returns the current replicas. Blocks. Errors: those of Resolve() and AskKubernetes().
 Result<std::vector<Endpoint>> FindReplicas(const EndpointSource& where);
 
-// Whether the host is an address already.
+// Whether the host is an IP address.
 bool IsAddress(const std::string& host);
 
 }  // namespace braid::fleet

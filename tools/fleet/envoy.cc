@@ -18,7 +18,7 @@ const Templates& EnvoyTemplates() {
   return templates;
 }
 
-// Of "host:port" with the host in brackets where it has colons.
+// Parses "host:port"; a host with colons stands in brackets.
 Json SocketAddress(const std::string& text) {
   const size_t colon = text.rfind(':');
   std::string host = text.substr(0, colon);
@@ -27,16 +27,16 @@ Json SocketAddress(const std::string& text) {
       {"socket_address", {{"address", host}, {"port_value", ReadPort(text.substr(colon + 1)).value_or(0)}}}};
 }
 
-// With so many places each replica has a share of the sequences that differs little from the others' (bench/run-fleet-model): with 256 places
-// each, the fullest of 1,000 has 1.2 times the mean; with four, 3.3 times.
+// With this many places the replicas' shares of sequences are nearly equal (bench/run-fleet-model). With 256
+// places each, the fullest of 1,000 replicas has 1.2 times the mean; with four, 3.3 times.
 size_t RingSize(const EnvoyFleet& fleet) {
   constexpr size_t kPlaces = 256;
-  // How many there will be is not known.
+  // DNS decides the number of replicas.
   if (fleet.by_dns) return 256 * kPlaces;
   return std::max<size_t>(4096, fleet.upstreams.size() * kPlaces);
 }
 
-// A string literal of Lua: letters, digits and a few signs stand for themselves, other bytes are numbers.
+// A Lua string literal: letters, digits and a few signs are literal, other bytes are escaped as numbers.
 std::string LuaText(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -64,7 +64,7 @@ Json SequenceModelValues(const std::string& model) {
   return {{"path", load::PathPart(model)}, {"refusal", DumpJson(Json{{"error", refusal}})}};
 }
 
-// What the templates speak of.
+// The values for the templates.
 Json ValuesOf(const EnvoyFleet& fleet, const EnvoyOptions& options, const std::string& folder) {
   const load::TlsOptions& tls = options.tls;
   const bool lifts = options.lift_sequence_ids && !fleet.sequence_models.empty();
@@ -118,11 +118,13 @@ Json Resources(const std::string& type, const std::vector<Json>& resources) {
 
 }  // namespace
 
-// In KServe's JSON the id stands among the parameters of the request, in TensorFlow Serving's among the inputs, as a number or a text. A quote
-// within a text of JSON has a backslash before it, so the key in quotes cannot be a part of a tensor's text.
+// In KServe's JSON the id is among the request's parameters, in TensorFlow Serving's among the inputs, as a
+// number or a text. Within a JSON text a quote has a backslash before it, so the quoted key cannot be part of
+// a tensor's text.
 //
-// In protobuf ModelInferRequest has the model's name as field 1 and the parameters as field 4: entries of a map from a text (1) to a message
-// (2) whose field 2 is a whole number, 3 a text and 5 an unsigned one. What else there is, is stepped over by its length.
+// In protobuf, ModelInferRequest has the model's name as field 1 and the parameters as field 4. Parameters
+// are map entries from a text (1) to a message (2), whose field 2 is an integer, 3 a text and 5 an unsigned
+// integer. The script skips all other fields by their length.
 std::string LiftSequenceIdScript(const std::vector<std::string>& models) {
   std::string table = "local models = {";
   for (const std::string& model : models) table += fmt::format("[{}] = true, ", LuaText(model));

@@ -1,4 +1,4 @@
-// The files of the folder envoy/, as CMakeLists.txt brings them into the program.
+// The contents of the files in the folder envoy/; CMakeLists.txt compiles them into the program.
 #pragma once
 
 namespace braid::fleet {

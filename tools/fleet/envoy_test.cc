@@ -21,7 +21,7 @@ const Json& RoutesOf(const Json& whole, size_t listener) {
               ["route_config"]["virtual_hosts"][0]["routes"];
 }
 
-// "grpc-sequences" of a route that goes there, "403" of one that is answered.
+// Returns the cluster of each route ("grpc-sequences"), or the status of a direct response ("403").
 std::vector<std::string> Targets(const Json& routes) {
   std::vector<std::string> targets;
   for (const Json& route : routes) {
@@ -86,7 +86,7 @@ TEST(Envoy, HasOnePlaceOnTheRingForAReplica) {
     const Json& first = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0];
     EXPECT_EQ(first["metadata"]["filter_metadata"]["envoy.lb"]["hash_key"], "10.0.0.1:8000");
   }
-  // All addresses of one name would have the same place.
+  // All addresses of one name would have the same place on the ring.
   EnvoyFleet named;
   named.upstreams = {{{"braid.example", 8000, 8001, 0}, "", false}};
   named.by_dns = true;

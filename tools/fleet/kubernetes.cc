@@ -17,7 +17,7 @@
 namespace braid::fleet {
 namespace {
 
-// Names of Kubernetes that go into the path of a question.
+// Names that are safe in the path of a request to the API server.
 bool IsLabel(std::string_view name) {
   return !name.empty() && name.size() <= 63 && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -36,7 +36,7 @@ std::string AccountFolder() {
   return folder != nullptr ? folder : "/var/run/secrets/kubernetes.io/serviceaccount";
 }
 
-// Without the line's end.
+// Returns the file without its line end.
 Result<std::string> ReadOfAccount(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
@@ -70,7 +70,7 @@ struct Conditions {
   bool terminating = false;
 };
 
-// What is not said of an endpoint is to be taken for ready, and not for ending.
+// Unset conditions count as ready and as not terminating.
 Conditions ConditionsOf(const Json& endpoint) {
   const Json said = endpoint.value("conditions", Json::object());
   const auto of = [&said](const char* key, bool unknown) {
@@ -78,17 +78,17 @@ Conditions ConditionsOf(const Json& endpoint) {
     return found == said.end() || found->is_null() ? unknown : found->get<bool>();
   };
   const bool terminating = of("terminating", false);
-  // `ready` is also said of what is not, where a Service publishes such addresses.
+  // `ready` is true for all endpoints if the Service publishes addresses that are not ready.
   return {of("serving", of("ready", true)) && !terminating, terminating};
 }
 
-// The ports of a slice that are named as those of the chart.
+// Returns the ports of a slice that have the names of Braid's chart.
 Endpoint PortsOf(const Json& slice) {
   std::map<std::string, uint16_t> named;
   const Json ports = slice.value("ports", Json());
   if (ports.is_array()) {
     for (const Json& port : ports) {
-      // Without a number it stands for all.
+      // A port without a number stands for all ports.
       const auto number = port.find("port");
       if (number != port.end() && number->is_number_unsigned()) named[port.value("name", "")] = *number;
     }
@@ -96,14 +96,14 @@ Endpoint PortsOf(const Json& slice) {
   return {"", named["http"], named["grpc"], named["metrics"], false};
 }
 
-// Throws nlohmann's exceptions for values of another kind than they should be.
+// Throws nlohmann's exceptions for values of unexpected types.
 Result<std::vector<Endpoint>> Read(const Json& list, const KubernetesService& service) {
   std::map<std::string, Endpoint> found;
   std::set<std::string> pods;
   size_t others = 0;
   std::vector<const Json*> slices;
   for (const Json& slice : list.at("items")) slices.push_back(&slice);
-  // A pod with addresses of two kinds is in a slice of each.
+  // A pod with IPv4 and IPv6 addresses has a slice of each.
   std::ranges::stable_sort(
       slices, {}, [](const Json* slice) { return slice->value("addressType", "") == "IPv4" ? 0 : 1; });
   for (const Json* const slice : slices) {

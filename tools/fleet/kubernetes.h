@@ -1,5 +1,5 @@
-// The replicas behind a Service of Kubernetes, by the EndpointSlices that its API server has of it. For processes in a pod whose service
-// account may list them: deploy/kubernetes has the Role.
+// Finds the replicas behind a Service of Kubernetes, by the EndpointSlices of its API server. Works in a pod
+// whose service account may list them; deploy/kubernetes has the Role.
 #pragma once
 
 #include <string_view>
@@ -10,15 +10,18 @@
 
 namespace braid::fleet {
 
-// Reads [NAMESPACE/]SERVICE[:PORTS][?terminating=true], with ports as ParseEndpoint() has them. Errors: INVALID_ARGUMENT.
+// Parses [NAMESPACE/]SERVICE[:PORTS][?terminating=true]; PORTS as in ParseEndpoint(). Errors:
+// INVALID_ARGUMENT.
 Result<KubernetesService> ParseKubernetesService(std::string_view text);
 
-// Asks the API server where the environment says that it is, as the account whose folder is there (BRAID_KUBERNETES_ACCOUNT for another
-// one). Blocks, for seconds. Errors: UNAVAILABLE, with what was expected and is not there.
+// Asks the API server that the environment names, with the pod's service account (BRAID_KUBERNETES_ACCOUNT:
+// another account's folder). Blocks for up to several seconds. Errors: UNAVAILABLE, which names the missing
+// part.
 Result<std::vector<Endpoint>> AskKubernetes(const KubernetesService& service);
 
-// The replicas in a list of EndpointSlices: those that are ready, and, where the service asks for them, those that are ending. By their names
-// where they have some that last, as pods of a StatefulSet do, else by their addresses; in order. REQUIRES: the service has its namespace.
+// Returns the replicas in a list of EndpointSlices: the ready ones and, if the service includes them,
+// terminating ones. A replica with a stable host name, as in a StatefulSet, is listed by it, others by their
+// addresses. The result is sorted. REQUIRES: the service has its namespace.
 Result<std::vector<Endpoint>> ReadEndpointSlices(std::string_view json, const KubernetesService& service);
 
 }  // namespace braid::fleet

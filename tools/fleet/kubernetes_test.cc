@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Braid's chart: three pods of a StatefulSet, of which one is not ready and one is ending.
+// Braid's chart: three pods of a StatefulSet, one of them not ready and one terminating.
 constexpr char kReplicas[] = R"({"kind": "EndpointSliceList", "items": [{
   "addressType": "IPv4",
   "ports": [{"name": "http", "port": 8000, "protocol": "TCP"}, {"name": "grpc", "port": 8001}, {"name": "metrics", "port": 8002}],

@@ -33,7 +33,7 @@ int64_t FromNow(double seconds) { return SteadyNowNs() + static_cast<int64_t>(se
 
 Outcomes OutcomesOf(const ModelView& model) { return {model.requests, model.failures}; }
 
-// One replica, and what it served before.
+// A replica and its state before and after the load.
 struct Place {
   Endpoint endpoint;
   ModelView before;
@@ -64,7 +64,7 @@ class Reload {
     say_(fmt::format("{}: {}", place.endpoint.name(), what));
   }
 
-  // Nothing is begun unless all serve the model.
+  // Loads nothing unless all replicas serve the model.
   Status LookFirst(const std::vector<Endpoint>& endpoints) {
     for (const Replica& replica : LookAtAll(endpoints, asking_)) {
       const std::string name = replica.endpoint.name();
@@ -93,14 +93,14 @@ class Reload {
     return Judge(LookAt(place.endpoint, asking_), options_.model);
   }
 
-  // What it serves when the versions before have ended their requests: until then it says that it is not ready.
+  // Looks at the replica once earlier versions are unloaded; until then it is not ready.
   Result<ModelView> LookWhenSettled(const Place& place) const {
     const int64_t deadline_ns = FromNow(options_.load_s);
     for (bool once_more = true;;) {
       const Replica replica = LookAt(place.endpoint, asking_);
       Result<ModelView> model = Judge(replica, options_.model);
       const bool moving = Moves(replica);
-      // The index and the readiness are two questions: the last version may have ended between them.
+      // Index and readiness are separate requests: the last version may have ended between them.
       if (!moving && (model.ok() || !replica.answer.ok() || !std::exchange(once_more, false))) return model;
       if (SteadyNowNs() > deadline_ns) return model;
       std::this_thread::sleep_for(kLookEach);
@@ -118,7 +118,7 @@ class Reload {
     Asking patient = asking_;
     patient.timeout_s = options_.load_s;
     BRAID_ASSIGN_OR_RETURN(load::Client client, ClientOf(place.endpoint, place.endpoint.http, patient));
-    // Of a model's path the part behind "/v2/models".
+    // The part of the model's path behind "/v2/models".
     const std::string name =
         load::ModelPath(options_.model, "").substr(std::string_view("/v2/models").size());
     return client.AskHttp("POST", "/v2/repository/models" + name + "/load", body).status();
@@ -137,7 +137,7 @@ class Reload {
     return Watch(place);
   }
 
-  // Whether a load that was not answered in time, and goes on, comes to an end in as long again.
+  // Whether a load that timed out, but still runs, ends within the same time again.
   bool EndsLate(Place& place) const {
     Say(place, fmt::format("the load is not answered after {:g} s; it is looked at for as long again",
                            options_.load_s));
@@ -153,7 +153,8 @@ class Reload {
     }
   }
 
-  // Figures of what a load replaced may go, or stay: those since are counted from the first look.
+  // The counters of the replaced version may be reset or kept, so failures are counted from the first look
+  // after the load.
   Status Watch(const Place& place) {
     const Outcomes first = OutcomesOf(place.after);
     const int64_t end_ns = FromNow(options_.watch_s);
@@ -173,12 +174,12 @@ class Reload {
     return OkStatus();
   }
 
-  // The last one first.
+  // Rolls back, the last replica first.
   void GoBack() {
     while (!loaded_.empty()) {
       Place& place = *loaded_.back();
       loaded_.pop_back();
-      // One that died in between has no view of what it loaded.
+      // A replica that died after its load has no view of the loaded model.
       if (place.after.versions.empty()) {
         const Result<ModelView> now = LookWhenSettled(place);
         if (now.ok()) place.after = *now;

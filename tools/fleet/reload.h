@@ -1,4 +1,4 @@
-// A model loaded anew by one replica after the other, as far as all goes well.
+// Rolling reload: reloads a model on one replica after the other, and rolls back if a replica fails.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@ namespace braid::fleet {
 
 struct ReloadOptions {
   std::string model;
-  double load_s = 300;     // that one load may take
-  double watch_s = 10;     // that each replica is watched after its load, before the next one's
-  double more_errors = 1;  // percent of the requests that may fail beyond those that failed before
+  double load_s = 300;     // limit for one load
+  double watch_s = 10;     // how long each replica is watched after its load
+  double more_errors = 1;  // allowed rise of the failure rate, in percentage points
 };
 
-// Requests of the model.
+// Counts of a model's requests.
 struct Outcomes {
   uint64_t succeeded = 0;
   uint64_t failed = 0;
   uint64_t all() const { return succeeded + failed; }
 };
 
-// Whether the failures since a load are as before: of `since`, no more than the part that failed in `before` and `more_errors` percent
-// beyond, and one request at least. Without requests since then it is so.
+// Whether the failure rate since a load is acceptable: at most that of `before` plus `more_errors` percentage
+// points. If `more_errors` is above 0, one failure is always allowed. True without requests.
 bool ErrorsHold(const Outcomes& before, const Outcomes& since, double more_errors);
 
-// How a replica that has loaded the model is brought back to what it served.
+// How a replica that has loaded the model returns to the previous one.
 enum class WayBack {
-  kVersions,  // its versions were others: a load with a configuration that asks for these
-  kConfig,    // its configuration was another one: a load with that
-  kNone,      // both are what they were: files were replaced where they lie, and the server has no others
+  kVersions,  // versions changed: load with a configuration that selects the previous ones
+  kConfig,    // configuration changed: load with the previous one
+  kNone,      // neither changed: files were replaced, and the server has no copies
 };
 WayBack WayBackOf(const ModelView& before, const ModelView& after);
 
-// The body of the load request for that. REQUIRES: not kNone.
+// Returns the body of that load request. REQUIRES: not kNone.
 std::string LoadBody(const ModelView& before, WayBack way);
 
-// Looks at all replicas, then loads, watches, and goes on to the next; at the first that does not hold, all that were loaded are brought
-// back as far as can be. `say` is told each step, and what cannot be taken back, in one line. Blocks. Errors: INVALID_ARGUMENT when nothing
-// was begun; UNAVAILABLE when it went back, or could not.
+// Checks all replicas first. Then loads the model on one, watches it, and continues with the next. On the
+// first failure it rolls back all replicas that have loaded the model, as far as possible. Passes each step
+// to `say` as one line, and each replica that cannot be rolled back. Blocks. Errors: INVALID_ARGUMENT if
+// nothing was loaded; UNAVAILABLE after a rollback, complete or not.
 Status RollingReload(const std::vector<Endpoint>& endpoints, const Asking& asking,
                      const ReloadOptions& options, const std::function<void(const std::string&)>& say);
 

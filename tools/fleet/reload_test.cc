@@ -9,10 +9,10 @@ TEST(Reload, HoldsWhileErrorsAreAsBefore) {
   EXPECT_TRUE(ErrorsHold({100, 0}, {0, 0}, 1));
   EXPECT_TRUE(ErrorsHold({100, 0}, {100, 1}, 1));
   EXPECT_FALSE(ErrorsHold({100, 0}, {100, 2}, 1));
-  // One of few is no rate.
+  // One failure of few requests is not a rate.
   EXPECT_TRUE(ErrorsHold({0, 0}, {0, 1}, 1));
   EXPECT_FALSE(ErrorsHold({0, 0}, {0, 2}, 1));
-  // Clients that always make mistakes make them after a load, too.
+  // Clients with a constant failure rate have it after a load, too.
   EXPECT_TRUE(ErrorsHold({90, 10}, {89, 11}, 1));
   EXPECT_FALSE(ErrorsHold({90, 10}, {80, 20}, 1));
   EXPECT_FALSE(ErrorsHold({100, 0}, {1000, 1}, 0));
@@ -34,7 +34,7 @@ TEST(Reload, KnowsWhatCanBeTakenBack) {
   EXPECT_EQ(WayBackOf(before, View({gone, two}, R"({"max_batch_size":8})")), WayBack::kVersions);
   EXPECT_EQ(WayBackOf(before, View({one}, R"({"max_batch_size":4})")), WayBack::kConfig);
   EXPECT_EQ(WayBackOf(before, View({one}, R"({"max_batch_size":8})")), WayBack::kNone);
-  // Without a configuration to give, as of what comes from a config.json, there is no way.
+  // Without a previous configuration, as for a config.json, there is no way back.
   EXPECT_EQ(WayBackOf(View({one}, ""), View({two}, "")), WayBack::kNone);
   EXPECT_EQ(
       LoadBody(before, WayBack::kVersions),

@@ -17,7 +17,7 @@ namespace braid::fleet {
 namespace {
 
 constexpr size_t kMostThreads = 64;
-// More than any server has to say about itself.
+// A bound beyond the size of any server's response.
 constexpr size_t kMostAnswerBytes = size_t{64} << 20;
 
 ModelView& Take(std::vector<ModelView>& models, const std::string& name) {
@@ -60,7 +60,7 @@ void ReadStatistics(const Json& statistics, std::vector<ModelView>& models) {
   }
 }
 
-// The value of `label` in `labels`, as "a=\"x\",b=\"y\"" has it.
+// Returns the value of `label` in `labels`, which have the form "a=\"x\",b=\"y\"".
 std::string LabelOf(std::string_view labels, std::string_view label) {
   const std::string key = std::string(label) + "=\"";
   size_t at = labels.find(key);
@@ -74,7 +74,7 @@ std::string LabelOf(std::string_view labels, std::string_view label) {
   return value;
 }
 
-// 0 for what is none, or none that a server counts to.
+// Returns 0 for text that is not a number or not a plausible counter.
 double NumberOf(std::string_view text) {
   double value = 0;
   const size_t number = std::min(text.find_first_not_of(' '), text.size());
@@ -114,7 +114,7 @@ Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
   return OkStatus();
 }
 
-// "a at x, y; b at z": what the replicas say, those that say the same together.
+// Returns "a at x, y; b at z": each value with the replicas that report it.
 std::string Sides(const std::map<std::string, std::vector<std::string>>& sides) {
   std::string text;
   for (const auto& [what, replicas] : sides) {
@@ -158,7 +158,7 @@ Replica LookAt(const Endpoint& endpoint, const Asking& asking) {
   try {
     replica.answer = client.ok() ? AskAll(*client, asking, replica) : client.status();
   } catch (const std::exception& error) {
-    // nlohmann's, for a value of another kind than it should be.
+    // nlohmann's exception for a value of an unexpected type.
     replica.answer = UnavailableError(std::string("it does not speak KServe v2: ") + error.what());
   }
   if (replica.answer.ok()) return replica;
@@ -174,7 +174,7 @@ std::vector<Replica> LookAtAll(const std::vector<Endpoint>& endpoints, const Ask
   const auto look = [&] {
     for (size_t i = next++; i < endpoints.size(); i = next++) replicas[i] = LookAt(endpoints[i], asking);
   };
-  // This thread looks too, which is all where the system has no other to give.
+  // This thread queries too. It does all the work if the system refuses more threads.
   std::vector<std::thread> threads;
   threads.reserve(kMostThreads);
   while (threads.size() + 1 < std::min(kMostThreads, endpoints.size())) {
@@ -210,13 +210,13 @@ void ReadMetrics(std::string_view text, Replica& replica) {
     const double value = NumberOf(line.substr(close + 1));
     std::optional<uint64_t>& sum = sequences ? model->live_sequences : model->waiting;
     sum = sum.value_or(0) + static_cast<uint64_t>(value);
-    // The configuration says it where there is one: requests that run again are sequences of their own.
+    // A configuration takes precedence: with an iterative sequence, each request is a sequence by itself.
     if (sequences && !model->config.is_object()) model->sequences = true;
   }
 }
 
 void MarkEnsembles(std::vector<ModelView>& models) {
-  // A step may be an ensemble, too: again, until nothing is new.
+  // A step may itself be an ensemble: repeats until nothing changes.
   for (bool marked = true; marked;) {
     marked = false;
     for (ModelView& model : models) {

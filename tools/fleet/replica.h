@@ -1,4 +1,4 @@
-// What the servers of a fleet say of themselves, asked over HTTP.
+// The state of a fleet's servers, as they report it over HTTP.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace braid::fleet {
 
-// How replicas are asked.
+// How replicas are queried.
 struct Asking {
   load::Connection::Headers headers;
   load::TlsOptions tls;
-  double timeout_s = 5;             // for each answer; after one that is late a replica is asked nothing more
-  int64_t deadline_ns = INT64_MAX;  // SteadyNowNs() time, after which nothing more is asked
+  double timeout_s = 5;             // limit for one answer; after it, the replica gets no further queries
+  int64_t deadline_ns = INT64_MAX;  // on the clock of SteadyNowNs(); no query starts after it
 };
 
 struct VersionView {
-  std::string version;  // "": none has ever been
+  std::string version;  // "": the model never had a version
   std::string state;    // "READY", "UNAVAILABLE", ...
   std::string reason;
   bool operator==(const VersionView&) const = default;
@@ -32,16 +32,17 @@ struct VersionView {
 struct ModelView {
   std::string name;
   std::vector<VersionView> versions;
-  // As the server prints it; discarded where it has none: what comes from a config.json, and what is not ready.
+  // As the server prints it; discarded for servables of a config.json, which have none, and for those that
+  // are not ready.
   Json config = Json(Json::value_t::discarded);
-  // Its requests belong together, so that all of a sequence have to reach one replica. Of what comes from a config.json this is known by
-  // its metrics alone.
+  // Its requests form sequences, so all requests of a sequence must reach one replica. For servables of a
+  // config.json only the metrics show this.
   bool sequences = false;
-  // Since its start, over its versions.
-  uint64_t requests = 0;  // that succeeded
+  // Since the server's start, over all versions.
+  uint64_t requests = 0;  // succeeded ones
   uint64_t failures = 0;
   uint64_t queue_ns = 0;
-  // By the metrics, where there are some.
+  // From the metrics; nullopt without them.
   std::optional<uint64_t> live_sequences;
   std::optional<uint64_t> waiting;
 
@@ -50,40 +51,39 @@ struct ModelView {
 
 struct Replica {
   Endpoint endpoint;
-  Status
-      answer;  // not OK: it did not answer, or not as a server of KServe v2 does; what is below is then empty
-  std::string server;                 // "braid 0.1.0"
-  int64_t at_ms = 0;                  // when its counters were read, since 1970
-  std::optional<int64_t> started_ms;  // since 1970; by the metrics, where there are some
+  Status answer;       // not OK: no answer, or not one of KServe v2; the other fields are then empty
+  std::string server;  // "braid 0.1.0"
+  int64_t at_ms = 0;   // when its counters were read, in ms since 1970
+  std::optional<int64_t> started_ms;  // in ms since 1970; from the metrics, nullopt without them
   bool ready = false;
   std::vector<ModelView> models;  // by name
-  // Why there are no figures of metrics; OK where there are.
+  // Why the metrics are missing; OK if they were read.
   Status metrics;
 
   const ModelView* Find(const std::string& model) const;
 };
 
-// A client of the replica's HTTP port. Errors: files of TLS that cannot be used.
+// Returns a client of a port of the replica. Errors: unusable TLS files.
 Result<load::Client> ClientOf(const Endpoint& endpoint, uint16_t port, const Asking& asking);
 
-// Asks one. Blocks.
+// Queries one replica. Blocks.
 Replica LookAt(const Endpoint& endpoint, const Asking& asking);
-// Asks all, up to 64 at the same time; the answers are in the given order.
+// Queries all replicas, up to 64 at the same time. The results are in the given order.
 std::vector<Replica> LookAtAll(const std::vector<Endpoint>& endpoints, const Asking& asking);
 
-// Reads Prometheus' text: the figures of models go into the replica's models of the same name.
+// Parses Prometheus' text format, and adds the figures of each model to the replica's model of that name.
 void ReadMetrics(std::string_view text, Replica& replica);
 
-// Marks ensembles with a step of a model with sequences: their requests belong together as that model's do.
+// Marks each ensemble that has a step with sequences: its requests form sequences, too.
 void MarkEnsembles(std::vector<ModelView>& models);
 
-// Something that is not the same at all replicas that have answered.
+// A property on which the replicas that have answered disagree.
 struct Difference {
-  std::string model;  // "": it is about the servers
-  std::string text;   // one sentence, which names the replicas
+  std::string model;  // "": it concerns the servers
+  std::string text;   // one sentence that names the replicas
 };
 
-// Servers, models, versions, states, configurations.
+// Compares servers, models, versions, states and configurations.
 std::vector<Difference> Differences(const std::vector<Replica>& replicas);
 
 }  // namespace braid::fleet

@@ -49,7 +49,7 @@ TEST(Replica, HasTheFiguresOfItsMetrics) {
   const std::vector<ModelView>& models = replica.models;
   EXPECT_EQ(models[0].live_sequences, 5);
   EXPECT_EQ(models[0].waiting, 2);
-  // Its metrics alone say it: it has no configuration.
+  // Only its metrics show this, because it has no configuration.
   EXPECT_TRUE(models[0].sequences);
   EXPECT_EQ(models[1].live_sequences, 7);
   EXPECT_EQ(models[1].waiting, 0);
@@ -125,7 +125,7 @@ TEST(StatusReport, WhatServersSayDoesNotControlTheTerminal) {
   EXPECT_THAT(text, HasSubstr("braid\\r\\x9b"));
 }
 
-// More than are asked at the same time: each has its own answer, in its place.
+// More replicas than are queried at the same time: each result is in its place.
 TEST(Replica, AreAllLookedAtInTheirOrder) {
   std::vector<Endpoint> endpoints;
   for (uint16_t last = 1; last <= 200; ++last)

@@ -11,7 +11,7 @@
 namespace braid::fleet {
 namespace {
 
-// What is added up over models or over replicas. A figure that one of them does not have is not known of the sum.
+// Totals over models or over replicas. A total is unknown if one of its figures is missing.
 struct Load {
   uint64_t requests = 0;
   uint64_t failures = 0;
@@ -48,7 +48,7 @@ Json LoadJson(const Load& load) {
           {"live_sequences", KnownJson(load.sequences)}};
 }
 
-// What other servers say must not control the terminal.
+// Escapes other servers' texts, so that they cannot control the terminal.
 std::string Table(std::vector<std::vector<std::string>> rows) {
   for (std::vector<std::string>& row : rows) {
     for (std::string& cell : row) cell = EscapeForLog(cell);
@@ -67,9 +67,9 @@ std::string Table(std::vector<std::vector<std::string>> rows) {
   return text;
 }
 
-// What the replicas have of one model.
+// One model on all replicas.
 struct ModelOverview {
-  std::set<std::string> versions;  // that are ready
+  std::set<std::string> versions;  // ready ones
   std::set<std::string> states;
   size_t ready = 0;
   bool sequences = false;

@@ -1,4 +1,4 @@
-// What `braid fleet status` prints of replicas that were looked at.
+// The output of `braid fleet status`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace braid::fleet {
 
-// A table of replicas, one of models, and what differs.
+// Returns a table of replicas, a table of models, and the differences.
 std::string StatusText(const std::vector<Replica>& replicas);
 Json StatusJson(const std::vector<Replica>& replicas);
 

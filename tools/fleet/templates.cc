@@ -7,13 +7,13 @@
 
 namespace braid::fleet {
 
-// The values of an element, and those around it.
+// The values of an element and of the enclosing scopes.
 struct Templates::Scope {
   const Json& values;
   const Scope* around = nullptr;
 };
 
-// What stands in brackets before a key, read.
+// The parsed brackets before a key.
 struct Templates::Head {
   bool holds = true;
   const Json* list = nullptr;

@@ -1,10 +1,11 @@
-// Templates of JSON: values with places in them that are filled in.
+// Templates: JSON values with placeholders.
 //
 //   "$name"           the value of that name; "${name}" the same within a text
 //   "@name"           the template of that name
-//   "[a !b] key"      the key is there when a is there and b is not: false, "" and null are not
-//   "[*list] ..."     of an only key of an element of a list: the element is there once for each of `list`, whose fields are values in it
-//                     ("item", where it has none); a list stands for its elements
+//   "[a !b] key"      the key exists if a is set and b is not; false, "" and null count as not set
+//   "[*list] ..."     as the only key of a list element: repeats the element for each item of `list`. The fields
+//                     of the item are values in it ("item", if the item is not an object). If the result is a
+//                     list, its elements are inserted.
 #pragma once
 
 #include <string>
@@ -16,11 +17,11 @@ namespace braid::fleet {
 
 class Templates {
  public:
-  // `text` is an object of templates by name, which are values, too. REQUIRES: it is one.
+  // `text` is an object: templates by name, which are values, too. REQUIRES: it parses.
   explicit Templates(std::string_view text) : parts_(ParseJson(text)) {}
 
   const Json& operator[](const std::string& name) const { return parts_.at(name); }
-  // `values` and, before them, those of `item`.
+  // Fills in a template. Fields of `item` take precedence over `values`.
   Json Fill(const std::string& name, const Json& values, const Json& item = Json::object()) const;
 
  private:

@@ -31,7 +31,7 @@ TEST(Templates, RepeatElements) {
             R"(["p","-","q","-"])");
 }
 
-// A value is no template, whatever it looks like.
+// A value is inserted as it is, even if it looks like a template.
 TEST(Templates, FillInValuesOnce) {
   EXPECT_EQ(Filled(R"(["$x", "<${x}>"])", {{"x", "${y}@part"}}), R"(["${y}@part","<${y}@part>"])");
 }

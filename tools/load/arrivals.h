@@ -1,5 +1,5 @@
-// Arrivals: when the requests of an open load come, whatever becomes of those before them: at random, so many a second on average (a
-// Poisson process, as clients make that do not know of each other), or evenly.
+// Arrivals: the schedule of an open load, which does not depend on earlier requests. Arrivals are random with
+// a given mean rate (a Poisson process, like that of independent clients), or evenly spaced.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ enum class Distribution { kConstant, kPoisson };
 
 class Arrivals {
  public:
-  // `begin_ns`: steady nanoseconds. The same seed gives the same arrivals.
+  // `begin_ns` is a steady time in nanoseconds. The same seed gives the same arrivals.
   Arrivals(Distribution distribution, double per_second, uint64_t seed, int64_t begin_ns)
       : distribution_(distribution),
         per_second_(per_second),
@@ -21,7 +21,7 @@ class Arrivals {
     Advance();
   }
 
-  // Of the next request, in steady nanoseconds.
+  // When the next request arrives, in steady nanoseconds.
   int64_t next_ns() const { return next_ns_; }
   void Advance() {
     next_ns_ += static_cast<int64_t>(
@@ -36,12 +36,12 @@ class Arrivals {
   int64_t next_ns_;
 };
 
-// How long before the end of a window the next request may have come and still not been sent. It covers the time from the window's end
-// to the last look at the clock; more is a queue in front of the server.
+// How long before the end of a window a request may have arrived and still be unsent. It covers the time from
+// the window's end to the last look at the clock. A longer delay means a queue in front of the server.
 inline constexpr int64_t kUnsentAllowanceNs = 100'000'000;
 
-// Whether requests were sent when they came. `next_ns`: when the first request came that was not sent, `end_ns`: the end of the window,
-// both in steady nanoseconds.
+// Whether requests were sent on schedule. `next_ns` is the arrival of the first unsent request, `end_ns` the
+// end of the window, both in steady nanoseconds.
 inline bool RateHeld(int64_t next_ns, int64_t end_ns) { return next_ns >= end_ns - kUnsentAllowanceNs; }
 
 }  // namespace braid::load

@@ -41,7 +41,7 @@ TEST(Arrivals, ComeEvenlyWhereTheyAreToldTo) {
 TEST(Arrivals, RateIsHeldUnlessTheNextOneCameWellBeforeTheEnd) {
   constexpr int64_t kEndNs = 60'000'000'000;
   EXPECT_TRUE(RateHeld(kEndNs + 1, kEndNs));
-  // The last arrival, too late to be sent, says nothing about the server.
+  // The last arrival is too late to be sent, and shows nothing about the server.
   EXPECT_TRUE(RateHeld(kEndNs - 1, kEndNs));
   EXPECT_TRUE(RateHeld(kEndNs - kUnsentAllowanceNs, kEndNs));
   EXPECT_FALSE(RateHeld(kEndNs - kUnsentAllowanceNs - 1, kEndNs));

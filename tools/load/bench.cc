@@ -17,16 +17,16 @@
 namespace braid::load {
 namespace {
 
-constexpr double kSettleS = 0.2;  // of a load, before its first measurement
+constexpr double kSettleS = 0.2;  // of running load, before its first measurement
 constexpr double kFirstCountWindowS = 1;
 constexpr size_t kCompared = 3;
 
 int64_t ToNs(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 
-// A load that runs: its threads, and what they note.
+// A running load: its threads and their observers.
 class RunningLoad {
  public:
-  // `requests`: after so many it ends by itself; 0: at Stop().
+  // `requests`: it ends after this many; 0: at Stop().
   RunningLoad(const BenchOptions& options, const std::shared_ptr<const Dialer>& dialer,
               const Encoding& encoding, const Workload& workload, uint64_t responses, double load, int slots,
               uint64_t requests)
@@ -76,7 +76,7 @@ class RunningLoad {
     }
   }
 
-  // After Stop(): when the first request came that was not sent.
+  // After Stop(): the arrival of the first request that was not sent.
   int64_t unsent_ns() const { return *std::ranges::min_element(unsent_ns_); }
 
  private:
@@ -100,7 +100,7 @@ class Side {
     side->client_ = std::make_unique<Client>(options.connect.protocol_kind(), side->dialer_, headers,
                                              options.connect.timeout_s);
     Result<ModelInfo> model = side->client_->Model(options.model, options.version);
-    // What the server says about the model is no wrong use of the command.
+    // An unknown model is the server's error, not wrong usage of the command.
     if (!model.ok()) return Status(StatusCode::kUnavailable, model.status().message());
     side->model_ = std::move(*model);
     for (const std::string& text : options.datatypes) {
@@ -111,14 +111,14 @@ class Side {
     return side;
   }
   ~Side() {
-    // A server that has gone does not need to be told.
+    // The server may already be down.
     if (const Status told = TellOfMemory(false); !told.ok()) return;
   }
 
   const ModelInfo& model() const { return model_; }
   std::string Name() { return client_->ServerName(); }
 
-  // The load at work. Errors: the server does not take our shared memory.
+  // Starts a load. Errors: the server refuses the shared memory.
   Result<std::unique_ptr<RunningLoad>> Start(double load, uint64_t requests) {
     int slots = static_cast<int>(load);
     if (options_.open_load())
@@ -216,7 +216,7 @@ class Side {
           return Status(StatusCode::kUnavailable, status.message()).WithPrefix("shared memory: ");
         told_.push_back(region->name());
       } else if (!register_it && known != told_.end()) {
-        // The server may have gone.
+        // The server may be down.
         if (const Status status = client_->UnregisterMemory(region->name());
             status.code() == StatusCode::kUnavailable)
           break;
@@ -234,7 +234,7 @@ class Side {
   std::unique_ptr<Workload> workload_;
   uint64_t responses_ = 1;
   bool sequences_by_model_ = false;
-  std::vector<std::string> told_;  // regions that the server knows
+  std::vector<std::string> told_;  // regions that are registered with the server
 };
 
 class Bench {
@@ -307,7 +307,7 @@ class Bench {
     return options_.open_load() ? fmt::format("rate {:g}/s", load) : fmt::format("concurrency {:g}", load);
   }
 
-  // The latency, in us, that stability and the threshold look at.
+  // Returns the latency in us that stability and the threshold are judged by.
   double Watched(const Figures& figures) const {
     return options_.percentile > 0 ? figures.latency.at(options_.percentile) : figures.latency.mean_us;
   }
@@ -320,7 +320,7 @@ class Bench {
     std::cerr << line << '\n';
   }
 
-  // Sleeps until a steady time, or the load has ended, or the user does not want to wait.
+  // Sleeps until a steady time, the end of the load, or an interrupt.
   void Wait(const RunningLoad& load, int64_t until_ns) const {
     while (!interrupted_ && load.running()) {
       const int64_t left_ns = until_ns - SteadyNowNs();
@@ -336,7 +336,7 @@ class Bench {
     std::optional<ServerStatistics> server;
   };
 
-  // Requests count within measurements, and errors whenever they come.
+  // Requests count only within measurements, errors always.
   static Samples FailuresOf(Samples samples) {
     samples.answered.clear();
     samples.between_ns.clear();
@@ -345,7 +345,7 @@ class Bench {
     return samples;
   }
 
-  // One measurement of a load that runs. nullopt: it was broken off before anything was answered.
+  // Takes one measurement of a running load. nullopt: interrupted before any response.
   std::optional<Window> MeasureWindow(Side& side, RunningLoad& load) {
     Window window;
     const std::optional<ServerStatistics> before = side.Statistics();
@@ -379,14 +379,14 @@ class Bench {
       if (!server) server = ServerStatistics();
       *server = *server + *window.server;
     }
-    // Measurements follow each other.
+    // The windows are consecutive.
     Figures figures =
         MakeFigures(std::move(all), windows.front().begin_ns, windows.back().end_ns, figure_options());
     figures.server = server;
     return figures;
   }
 
-  // So many requests, from the first to the last.
+  // Measures a fixed number of requests.
   Result<Level> MeasureCount(Side& side, double load) {
     Level level;
     level.load = load;
@@ -445,7 +445,7 @@ class Bench {
         level.stable = true;
         break;
       }
-      // A server that answers nothing does not become stable.
+      // A server that answers no request does not become stable.
       if (figures.requests == 0 && figures.failed > 0) break;
     }
     running->Stop();
@@ -461,7 +461,7 @@ class Bench {
     return level;
   }
 
-  // A single measurement.
+  // Takes a single measurement.
   Result<Level> MeasureOnce(Side& side, double load) {
     if (options_.request_count > 0) return MeasureCount(side, load);
     BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<RunningLoad> running, side.Start(load, 0));
@@ -480,7 +480,7 @@ class Bench {
     return level;
   }
 
-  // The servers take turns, and in each round the other one begins.
+  // The servers take turns; the first one alternates between rounds.
   Result<Comparison> Compare(Side& first, Side& second, double load) {
     Comparison comparison;
     comparison.load = load;
@@ -523,7 +523,7 @@ class Bench {
     return comparison;
   }
 
-  // The round with the middle throughput, with the errors of all.
+  // Returns the round with the median throughput, with the errors of all rounds.
   static Level Middle(std::vector<Level> rounds) {
     std::map<std::string, uint64_t> errors;
     uint64_t failed = 0;

@@ -1,4 +1,5 @@
-// `braid bench` itself: loads one after the other against one server, or two in turn, and what they have shown.
+// `braid bench` without its command line: puts a series of loads on one server, or on two in turn, and
+// reports the results.
 #pragma once
 
 #include <atomic>
@@ -12,16 +13,17 @@
 
 namespace braid::load {
 
-// One load, and its figures: those of the last three measurements together, or of all where there are fewer.
+// One load and its figures: those of the last three measurements together, or of all if there are fewer.
 struct Level {
-  double load = 1;  // concurrency, or requests a second
+  double load = 1;  // concurrency, or requests per second
   Figures figures;
   int trials = 0;
-  bool stable = true;     // as far as it was asked for
-  bool rate_held = true;  // requests of an open load were sent when they came
+  bool stable = true;     // if stability was requested
+  bool rate_held = true;  // the requests of an open load were sent on schedule
 };
 
-// One load against two servers: each ratio is of one round, the second server's figure by the first one's.
+// One load against two servers. Each ratio is of one round: the second server's figure divided by the first
+// one's.
 struct Ratios {
   double median = 0;
   double least = 0;
@@ -39,7 +41,7 @@ struct Comparison {
 struct Environment {
   std::string date;
   std::string machine;  // processor, cores, system
-  std::string server;   // what it calls itself
+  std::string server;   // its name and version
   std::string second_server;
   std::string model;
   std::string platform;
@@ -54,14 +56,15 @@ struct BenchResult {
   bool errors() const;
 };
 
-// Runs all that is asked for. Lines on its way go to standard error. `interrupted` ends it early, with what was measured. Errors: a
-// server that cannot be asked, or options that do not fit the model (INVALID_ARGUMENT).
+// Runs all requested loads. Progress goes to standard error. `interrupted` ends the run early, and the result
+// has the measurements so far. Errors: a server does not answer; the options do not fit the model
+// (INVALID_ARGUMENT).
 Result<BenchResult> RunBenchmark(const BenchOptions& options, const std::atomic<bool>& interrupted);
 
-// The smallest, middle and largest of ratios.
+// Returns the least, median and greatest of the ratios.
 Ratios MakeRatios(std::vector<double> ratios);
 
-// Tables for people, one JSON object, CSV, and a page.
+// Reports as tables for people, one JSON object, CSV, and an HTML page.
 std::string TextReport(const BenchOptions& options, const BenchResult& result);
 std::string JsonReport(const BenchOptions& options, const BenchResult& result);
 std::string CsvReport(const BenchOptions& options, const BenchResult& result);

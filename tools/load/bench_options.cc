@@ -12,7 +12,7 @@ namespace {
 constexpr int kWrongUse = 2;
 constexpr size_t kMostValues = 10000;
 
-// Options of perf_analyzer that there are not, and what to do in their place.
+// Options of perf_analyzer that `braid bench` lacks, with their replacements.
 struct NotHere {
   std::string_view name;
   std::string_view instead;

@@ -1,4 +1,4 @@
-// What `braid bench` is asked for. Names and meanings are perf_analyzer's where it has them.
+// The options of `braid bench`. Names and meanings are those of perf_analyzer where it has them.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@
 
 namespace braid::load {
 
-// start:end:step
+// A range "start:end:step".
 struct Range {
   double start = 1;
   double end = 1;
   double step = 1;
 
-  // All values, from start to end.
+  // Returns all values from start to end.
   std::vector<double> Values() const;
 };
 
-// Errors: no range, or one that never reaches its end or has more than 10,000 values.
+// Errors: not a range, one that never reaches its end, or one with more than 10,000 values.
 Result<Range> ParseRange(const std::string& text);
 
 struct BenchOptions {
   ConnectOptions connect;
-  std::string compare_url;  // of a second server; "": none
+  std::string compare_url;  // the second server; "": none
   int rounds = 5;           // of a comparison
   std::string model;
   std::string version;
   int64_t batch = 1;
 
   std::vector<double> concurrency = {1};
-  std::vector<double> rates;  // an open load where it is not empty
+  std::vector<double> rates;  // not empty: an open load
   Distribution distribution = Distribution::kConstant;
   int max_in_flight = 256;  // of an open load
-  int max_threads = 0;      // 0: by the machine
-  int connections = 1;      // of gRPC and each thread
+  int max_threads = 0;      // 0: chosen for the machine
+  int connections = 1;      // gRPC connections per thread
 
   double interval_s = 5;
   bool count_windows = false;
@@ -54,13 +54,13 @@ struct BenchOptions {
 
   std::vector<std::string> input_data = {"random"};
   DataOptions data;
-  std::vector<std::string> datatypes;  // NAME:FP32, of what the metadata leaves open
+  std::vector<std::string> datatypes;  // NAME:FP32, for tensors whose metadata has no datatype
   uint64_t seed = 0;
   bool validate = false;
   SequenceOptions sequences;
-  int sequence_count = 4;  // at a time, of an open load
+  int sequence_count = 4;  // concurrent ones, of an open load
   bool streaming = false;
-  uint64_t responses = 0;  // of a stream to one request; 0: by the model
+  uint64_t responses = 0;  // to one request of a stream; 0: as the model says
   bool shared_memory = false;
   size_t output_bytes = 102400;
   Parameters parameters;
@@ -75,7 +75,8 @@ struct BenchOptions {
   bool open_load() const { return !rates.empty(); }
 };
 
-// Reads the command line. A value: the exit code with which the program ends at once, after help or an error was printed.
+// Parses the command line. If it returns a value, help or an error was printed and the program ends with that
+// exit code.
 std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOptions& options);
 
 }  // namespace braid::load

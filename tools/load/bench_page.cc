@@ -1,4 +1,4 @@
-// The page of `braid bench --report`: one file without anything from outside, drawn as SVG, for light and dark screens.
+// The page of `braid bench --report`: one self-contained file with SVG charts, for light and dark screens.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::string Escaped(std::string_view text) {
   return escaped;
 }
 
-// 1234567 as "1.23M".
+// Formats 1234567 as "1.23M".
 std::string Short(double value) {
   if (value >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
   if (value >= 1e4) return fmt::format("{:.3g}k", value / 1e3);
@@ -89,7 +89,7 @@ struct Curve {
   std::vector<std::pair<double, double>> points;
 };
 
-// Round steps of an axis, from 0 to what lies above `most`.
+// Returns round axis ticks from 0 to a value above `most`.
 std::vector<double> Ticks(double most) {
   if (!(most > 0)) most = 1;
   const double raw = most / 5;
@@ -156,7 +156,7 @@ std::string LinePlot(const std::string& title, const std::string& below, const s
     return right > left ? kLeft + 10 + (width - 20) * (x - left) / (right - left) : kLeft + width / 2;
   };
   const auto at_y = [&](double y) { return kTop + plot * (1 - y / ticks.back()); };
-  // Points that have room for it have their numbers below, else there are some round ones.
+  // The axis has a mark at each point if they fit, else round numbers.
   constexpr double kLeastGap = 36;
   std::vector<double> marks;
   if (dots) {
@@ -243,7 +243,7 @@ std::string Row(const std::vector<std::string>& cells, const char* tag) {
   return row + "</tr>\n";
 }
 
-// What is plotted over the load: the levels of one server.
+// The levels of one server, plotted over the load.
 struct Series {
   std::string name;
   std::vector<const Level*> levels;
@@ -395,7 +395,7 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   page += LinePlot("Throughput, inferences a second", below, throughput, true, Short);
   page += LinePlot(all.size() == 1 ? "Latency" : "Latency, p50", below, latency, true, TimeText);
   if (all[0].levels.size() > 1 && all.size() == 1) {
-    // What a rate costs in time: the levels in their order.
+    // The latency at each throughput, in the order of the levels.
     std::vector<std::pair<double, double>> points;
     for (const Level* level : all[0].levels)
       points.emplace_back(level->figures.inferences_per_s, level->figures.latency.at(99));

@@ -1,4 +1,4 @@
-// Reports of `braid bench` as text, JSON and CSV.
+// Text, JSON and CSV reports of `braid bench`.
 #include <spdlog/fmt/fmt.h>
 
 #include "base/json.h"
@@ -14,7 +14,7 @@ double PerRequestUs(uint64_t ns, uint64_t requests) {
 
 std::string LoadName(const BenchOptions& options) { return options.open_load() ? "rate" : "concurrency"; }
 
-// All measurements of both servers in one row.
+// Returns the measurements of both servers as one list.
 std::vector<std::pair<std::string, const Level*>> AllLevels(const BenchResult& result) {
   std::vector<std::pair<std::string, const Level*>> levels;
   for (const Level& level : result.levels) levels.emplace_back("", &level);
@@ -74,7 +74,7 @@ Json RatiosJson(const Ratios& ratios) {
   return {{"median", ratios.median}, {"least", ratios.least}, {"greatest", ratios.greatest}};
 }
 
-// A cell of CSV.
+// Formats a CSV cell.
 std::string Cell(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostNames = 20;
 
-// An exchange with one answer.
+// An exchange with one response.
 class Question : public Exchange {
  public:
   void OnMessage(const ReceivedMessage& message) override { answer = JoinPieces(message.body); }
@@ -42,7 +42,7 @@ class Answers : public Exchange {
       done = true;
       return;
     }
-    // The mark may come in an answer that has nothing else.
+    // A decoupled model may send the final mark in an empty response.
     const bool empty = (*response)->final() && (*response)->outputs.empty();
     const bool more = empty || take_(**response);
     done = !more || single_ || (*response)->final();
@@ -63,7 +63,7 @@ class Answers : public Exchange {
   const std::function<bool(const InferResponse&)>& take_;
 };
 
-// ---- messages of gRPC as the JSON that the same server answers over HTTP
+// ---- conversion of gRPC messages to the JSON of the HTTP API
 
 struct Field {
   enum class Kind : unsigned char { kText, kNumber, kFlag, kMessage };
@@ -105,7 +105,7 @@ constexpr Field kIndexEntry[] = {{1, "name", Kind::kText}};
 constexpr Field kIndex[] = {{1, "models", Kind::kMessage, true, kIndexEntry}};
 constexpr Field kServer[] = {{1, "name", Kind::kText}, {2, "version", Kind::kText}};
 
-// Lists and texts are there even when the message has none.
+// Returns the JSON of a message without fields: lists and texts exist and are empty.
 Json EmptyMessage(Fields fields) {
   Json message = Json::object();
   for (const Field& field : fields) {
@@ -156,7 +156,7 @@ Result<Json> ReadMessage(const std::string& text, Fields fields) {
   return message;
 }
 
-// ---- reading it
+// ---- reading the JSON
 
 Result<Json> ParseAnswer(const std::string& text) {
   Json parsed = ParseJson(text);
@@ -169,13 +169,13 @@ Result<Json> ReadAnswer(Protocol protocol, const std::string& text, Fields field
   return protocol == Protocol::kHttp ? ParseAnswer(text) : ReadMessage(text, fields);
 }
 
-// Some servers write numbers as text; one that is no number at all is read again as JSON, which says so.
+// Some servers write numbers as text. Other texts are parsed as JSON, which reports the error.
 int64_t Dimension(const Json& dimension) {
   if (!dimension.is_string()) return dimension.get<int64_t>();
   return ParseJson(dimension.get<std::string>()).get<int64_t>();
 }
 
-// A graph's metadata has the datatype INVALID, and no shape.
+// A graph's metadata has the datatype INVALID and no shape.
 void ReadOpen(TensorInfo& tensor) {
   if (tensor.datatype != "INVALID") return;
   tensor.datatype.clear();
@@ -256,7 +256,7 @@ Client::Client(Client&&) noexcept = default;
 
 Status Client::Connect() {
   if (connection_ != nullptr) {
-    connection_->Receive(false);  // sees that the server has closed it
+    connection_->Receive(false);  // notices that the server has closed it
     if (connection_->alive()) return OkStatus();
   }
   BRAID_ASSIGN_OR_RETURN(connection_,
@@ -304,7 +304,7 @@ bool Client::Ready(const std::string& model) {
   if (protocol_ == Protocol::kHttp) {
     return AskHttp("GET", "/v2/health/ready").ok() && AskHttp("GET", ModelPath(model, "") + "/ready").ok();
   }
-  // A field that is false is not sent; { 1: true } is these two bytes.
+  // Protobuf omits a false field; { 1: true } is encoded as these two bytes.
   const auto yes = [](const Result<std::string>& answer) { return answer.ok() && *answer == "\x08\x01"; };
   return yes(AskGrpc("ServerReady", "")) && yes(AskGrpc("ModelReady", NameAndVersion(model, "")));
 }
@@ -414,7 +414,7 @@ Status Client::Infer(const InferRequest& request, const Encoding& encoding, bool
   connection_->Start(answers, message, stream);
   BRAID_RETURN_IF_ERROR(WaitUntil(answers.done, answers));
   if (!answers.ended) {
-    // Without a cancellation, which a server would count as a failure.
+    // Ends the stream without a cancellation, which a server would count as a failure.
     if (stream) connection_->EndSending(answers);
     BRAID_RETURN_IF_ERROR(WaitUntil(answers.ended, answers));
   }

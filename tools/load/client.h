@@ -1,5 +1,5 @@
-// One question to a server after the other: what it serves, statistics, inference. Blocks its thread, each call for the time-out at
-// most. Any server that speaks KServe v2 will do; what one does not have is said so.
+// Client: sends one request at a time to a server: metadata, statistics, inference. Each call blocks, for the
+// timeout at most. It works with any server that speaks KServe v2; an error names a missing extension.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace braid::load {
 
 struct TensorInfo {
   std::string name;
-  std::string datatype;        // empty: the metadata does not tell it, as that of a graph
+  std::string datatype;        // empty: the metadata has none, as for a graph
   std::vector<int64_t> shape;  // -1: of any size
   bool optional = false;       // a request may leave it out
-  bool any_shape = false;      // the metadata tells not even how many dimensions it has
+  bool any_shape = false;      // the metadata has no shape, not even the number of dimensions
 };
 
 struct ModelInfo {
@@ -30,18 +30,18 @@ struct ModelInfo {
   std::string platform;
   std::vector<TensorInfo> inputs;
   std::vector<TensorInfo> outputs;
-  // From the configuration, which only servers with Triton's extension tell.
+  // From the configuration, which only servers with Triton's extension provide.
   bool has_config = false;
   int64_t max_batch_size = 0;
   bool decoupled = false;
   bool sequences = false;
 };
 
-// What a server has counted for a model since its start: over its versions, or of one.
+// A server's counters of a model since its start: of all versions, or of one.
 struct ServerStatistics {
-  uint64_t requests = 0;  // that succeeded
+  uint64_t requests = 0;  // succeeded ones
   uint64_t failures = 0;
-  uint64_t inferences = 0;  // requests by their batch
+  uint64_t inferences = 0;  // samples: requests count by their batch size
   uint64_t executions = 0;
   uint64_t request_ns = 0;
   uint64_t queue_ns = 0;
@@ -55,7 +55,7 @@ struct ServerStatistics {
 
 class Client {
  public:
-  // `headers`: names in lower case, for each request. `most_bytes`: what an answer of HTTP may have.
+  // `headers` go with each request; names in lower case. `most_bytes` limits an HTTP response.
   Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
          double timeout_s, size_t most_bytes = SIZE_MAX);
   ~Client();
@@ -63,36 +63,37 @@ class Client {
 
   // Whether the server and the model are ready.
   bool Ready(const std::string& model);
-  // Metadata, and the configuration where there is one. Errors say which models there are instead.
+  // Returns the metadata, and the configuration if there is one. Errors list the available models.
   Result<ModelInfo> Model(const std::string& name, const std::string& version);
-  // Names of models that are ready, in order. Errors: the server does not list them.
+  // Returns the names of ready models in order. Errors: the server does not list them.
   Result<std::vector<std::string>> Models();
   // Errors: the server has no statistics.
   Result<ServerStatistics> Statistics(const std::string& model, const std::string& version);
-  // "name version", or "" where the server does not tell.
+  // Returns "name version", or "" if the server does not report it.
   std::string ServerName();
-  // Over HTTP alone: the body of the answer. Errors: none came in time, or one whose status is an error; its text begins with "HTTP ".
+  // Returns the body of an HTTP response. Errors: no response in time, or an error status; the text then
+  // begins with "HTTP ". REQUIRES: protocol HTTP.
   Result<std::string> AskHttp(std::string_view method, const std::string& path, std::string_view body = {});
 
-  // Shared memory: the region of that name is the file /dev/shm + `key`.
+  // Registers shared memory: the region `name` is the file /dev/shm + `key`.
   Status RegisterMemory(const std::string& name, const std::string& key, size_t bytes);
   Status UnregisterMemory(const std::string& name);
 
-  // Sends a request, and calls take(response) for each response. With `stream` (gRPC) there may be several: it ends with the one marked
-  // final, or the first one where `single`; take() says whether it wants more. What a response refers to is good until take()
-  // returns.
+  // Sends a request and calls take(response) for each response. With `stream` (gRPC) there may be several.
+  // The call ends with the first response if `single`, with the one marked final, or when take() returns
+  // false. Data in a response is valid until take() returns.
   Status Infer(const InferRequest& request, const Encoding& encoding, bool stream, bool single,
                const std::function<bool(const InferResponse&)>& take);
 
  private:
-  // The bytes of the answer.
+  // Returns the response body.
   Result<std::string> Ask(const OutgoingMessage& message);
-  // By the protocol: over HTTP `method`, `path` and `body`; else `message` to the method `rpc`.
+  // Over HTTP sends `method`, `path` and `body`; over gRPC sends `message` to the method `rpc`.
   Result<std::string> Ask(std::string_view method, const std::string& path, std::string_view body,
                           std::string_view rpc, std::string message);
   Result<std::string> AskGrpc(std::string_view method, std::string message);
   Status Connect();
-  // Works the connection until `done`.
+  // Processes the connection until `done`.
   Status WaitUntil(const bool& done, Exchange& exchange);
 
   const Protocol protocol_;

@@ -1,4 +1,4 @@
-// The options by which `braid bench` and `braid try` are told where a server is, as perf_analyzer has them.
+// The options of `braid bench` and `braid try` for reaching a server, named as in perf_analyzer.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,26 @@ class App;
 namespace braid::load {
 
 struct ConnectOptions {
-  std::string url;                   // -u; "": the protocol's usual port on this machine
+  std::string url;                   // -u; "": this machine, the protocol's usual port
   std::string protocol = "http";     // -i, in lower case
   std::vector<std::string> headers;  // "Name: value"
-  double timeout_s = 60;             // of one request
+  double timeout_s = 60;             // for one request
   TlsOptions tls;
 
-  // Adds them to a command.
+  // Adds all options to a command.
   void AddTo(CLI::App& app);
-  // Those but for where and by which protocol: headers, time, TLS.
+  // Adds only headers, timeout and TLS, without URL and protocol.
   void AddManner(CLI::App& app);
 
   Protocol protocol_kind() const { return protocol == "grpc" ? Protocol::kGrpc : Protocol::kHttp; }
-  // Errors: one that cannot be used.
+  // Errors: an option has an unusable value.
   Result<std::shared_ptr<const Dialer>> MakeDialer() const { return MakeDialer(url); }
   Result<std::shared_ptr<const Dialer>> MakeDialer(const std::string& url) const;
   Result<Connection::Headers> ParseHeaders() const;
 };
 
-// Reads NAME=VALUE with a whole number, a fraction, true, false, or text; NAME:VALUE:TYPE, as perf_analyzer has it, too.
+// Parses NAME=VALUE, where the value is an integer, a float, true, false, or text. Also parses
+// perf_analyzer's form NAME:VALUE:TYPE.
 Result<std::pair<std::string, std::variant<bool, int64_t, double, std::string>>> ParseParameter(
     const std::string& text);
 

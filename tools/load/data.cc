@@ -25,7 +25,7 @@ Status UnknownDatatype(const TensorInfo& info) {
                               ": give JSON values for it, or say which by --datatype " + info.name + ":FP32");
 }
 
-// The shape that a sample has by metadata and --shape, without a batch; -1 where neither says.
+// Returns a sample's shape from metadata and --shape, without a batch; -1 for dimensions that neither sets.
 std::vector<int64_t> SampleShape(const ModelInfo& model, const TensorInfo& info, const DataOptions& options) {
   if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) return given->second;
   std::vector<int64_t> shape = info.shape;
@@ -51,7 +51,7 @@ Status CheckBatch(const ModelInfo& model, const DataOptions& options) {
   return OkStatus();
 }
 
-// Of -1, at most one, the size that `count` elements leave for it.
+// Replaces the only -1 in a shape by the size that `count` elements require.
 Result<std::vector<int64_t>> Settle(std::vector<int64_t> shape, size_t count, const std::string& name) {
   int64_t known = 1;
   int64_t* open = nullptr;
@@ -89,7 +89,7 @@ size_t CountElements(std::string_view datatype, std::string_view data) {
   return count;
 }
 
-// The shape of nested lists; that of one value is empty.
+// Returns the shape of nested lists; a single value has an empty shape.
 std::vector<int64_t> NestedShape(const Json& value) {
   std::vector<int64_t> shape;
   for (const Json* at = &value; at->is_array(); at = &at->front()) {
@@ -99,7 +99,7 @@ std::vector<int64_t> NestedShape(const Json& value) {
   return shape;
 }
 
-// A sample of data: its shape without the batch.
+// Reads a sample; its shape has no batch.
 Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const DataOptions& options,
                           const Json& value) {
   Tensor tensor{info.name, info.datatype, SampleShape(model, info, options), {}};
@@ -127,7 +127,7 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
       if (!bytes.ok()) return bytes.status().WithPrefix(info.name + ": ");
       tensor.data = std::move(*bytes);
       if (info.datatype == "BYTES" && CountElements("BYTES", tensor.data) == 0) {
-        // An element as it is, as encoded images are given.
+        // One element with the raw bytes, for encoded images.
         std::string element;
         AppendBytesElement(tensor.data, element);
         tensor.data = std::move(element);
@@ -146,7 +146,7 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     }
     const Status status = AppendJsonElements(*content, tensor.datatype, tensor.data);
     if (!status.ok()) return status.WithPrefix(info.name + ": ");
-    // Nested lists say their shape themselves.
+    // Nested lists determine the shape.
     const std::vector<int64_t> nested = NestedShape(*content);
     const bool open = std::ranges::any_of(tensor.shape, [](int64_t d) { return d < 0; });
     if (!shaped && open && nested.size() == tensor.shape.size()) tensor.shape = nested;
@@ -170,7 +170,7 @@ std::string Names(const std::vector<TensorInfo>& tensors) {
   return names;
 }
 
-// Which of inputs and outputs a list of a data file is about.
+// A list in a data file, for inputs or for outputs.
 struct DataList {
   const char* key;
   const char* kind;
@@ -195,7 +195,7 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
     BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadSample(model, *info, options, value));
     tensors.push_back(std::move(tensor));
   }
-  // Samples of one batch are put together by their order.
+  // The samples of a batch are merged by position.
   std::ranges::sort(tensors, {}, &Tensor::name);
   if (list_kind.tensors == kInputs.tensors) {
     for (const TensorInfo& info : infos) {
@@ -207,7 +207,7 @@ Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& 
   return tensors;
 }
 
-// Streams of samples' tensors.
+// Streams of the samples' tensors.
 using Streams = std::vector<std::vector<std::vector<Tensor>>>;
 
 Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const DataList& list_kind,
@@ -237,7 +237,7 @@ Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, 
   return streams;
 }
 
-// Puts the samples `first`, `first` + 1, ... of a stream together, as many as a batch has; the stream begins again at its end.
+// Merges the samples `first`, `first` + 1, ... of a stream into a batch. The stream restarts at its end.
 Result<std::vector<Tensor>> Batch(const ModelInfo& model, const DataOptions& options,
                                   const std::vector<std::vector<Tensor>>& samples, size_t first) {
   std::vector<Tensor> batch = samples[first % samples.size()];

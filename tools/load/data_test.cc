@@ -86,7 +86,7 @@ TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
   EXPECT_EQ(MakeStep(model, options, random).status().message(), "model m has no batches: -b must be 1");
 }
 
-// As the metadata of a graph is.
+// Like the metadata of a graph.
 ModelInfo Graph() {
   ModelInfo model;
   model.name = "g";

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxElements = size_t{1} << 32;
 
-// The element types that are no C++ types of their own.
+// Element types without a C++ type.
 struct Half {
   uint16_t bits;
   static Half Of(float value) { return {ToHalf(value)}; }
@@ -40,7 +40,7 @@ struct Bfloat {
 template <class T>
 constexpr bool kIsShort = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>;
 
-// Calls work(T()) with the C++ type of a datatype of numbers; false for others.
+// Calls work(T()) with the C++ type of a numeric datatype; returns false for others.
 template <class Work>
 bool WithType(std::string_view datatype, Work&& work) {
   if (datatype == "FP32") return work(float{}), true;
@@ -124,7 +124,7 @@ void AppendText(T value, std::string& text) {
     AppendText(value.value(), text);
   } else {
     if constexpr (std::is_floating_point_v<T>) {
-      // JSON has no such numbers.
+      // JSON has no NaN and no infinity.
       if (!std::isfinite(value)) {
         text += std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
         return;
@@ -157,7 +157,7 @@ uint16_t ToHalf(float value) {
   // The weight of the last bit: 2^-24 for subnormal ones.
   const int last = std::max(exponent - 11, -24);
   const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -last)));
-  // Units of 2^10 and more carry into the exponent by themselves.
+  // Values of 2^10 units and more carry into the exponent.
   return static_cast<uint16_t>(sign + ((last + 24) << 10) + units);
 }
 
@@ -187,7 +187,7 @@ std::string GuessDatatype(const Json& value) {
     if (value.is_boolean()) return "BOOL";
     return value.is_number_integer() ? "INT64" : value.is_number() ? "FP32" : "BYTES";
   }
-  // The widest of the elements': what holds one kind holds those before it.
+  // The widest type of the elements wins: each one can hold the types before it.
   static constexpr std::string_view kNarrowToWide[] = {"BOOL", "INT64", "FP32", "BYTES"};
   size_t widest = 0;
   for (const Json& element : value) {
@@ -246,7 +246,7 @@ Status AppendJsonElements(const Json& value, std::string_view datatype, std::str
     return OkStatus();
   }
   if (datatype == "BYTES") {
-    // Numbers in data files stand for their text.
+    // A number in a data file stands for its text.
     AppendBytesElement(value.is_string() ? value.get<std::string>() : DumpJson(value), data);
     return OkStatus();
   }

@@ -15,11 +15,10 @@
 namespace braid::load {
 namespace {
 
-constexpr int64_t kCheckEveryNs = 20'000'000;  // time-outs, and connections that broke
+constexpr int64_t kCheckEveryNs = 20'000'000;  // for timeouts and broken connections
 constexpr int64_t kRedialPauseNs = 10'000'000;
 constexpr int64_t kPauseNs = 1'000'000;
-constexpr int64_t kStreamEndNs =
-    1'000'000'000;  // a server may take to end streams that have no requests left
+constexpr int64_t kStreamEndNs = 1'000'000'000;  // time for a server to end streams without requests
 constexpr int kWaitMs = 20;
 constexpr double kDialTimeoutS = 5;
 constexpr int64_t kFarNs = std::numeric_limits<int64_t>::max();
@@ -41,22 +40,22 @@ class Slot : public Exchange {
   Generator& generator_;
   RequestSource& source_;
   ResponseDecoder decoder_;
-  struct Line* line_ = nullptr;           // where it is under way
+  struct Line* line_ = nullptr;           // the line that carries the request or stream
   const LoadRequest* request_ = nullptr;  // in flight; null: idle
-  bool open_ = false;                     // its stream stays open between requests
+  bool open_ = false;                     // the stream stays open between requests
   int64_t begin_ns_ = 0;
   std::vector<int64_t> response_ns_;
   uint64_t bytes_ = 0;
-  uint64_t count_ = 0;  // responses since the start
+  uint64_t count_ = 0;  // responses since the start of the request
   Status fault_;
 };
 
-// A connection with its place among those that the thread polls.
+// A connection and its entry in the thread's epoll set.
 struct Line {
   std::unique_ptr<Connection> connection;
-  size_t busy = 0;  // slots that have a request or a stream on it
+  size_t busy = 0;  // slots with a request or a stream on it
   int64_t dial_at_ns = 0;
-  uint32_t watched = 0;  // events
+  uint32_t watched = 0;  // epoll events
 };
 
 class Generator {
@@ -109,7 +108,7 @@ class Generator {
       FlushAll();
       if (!arrivals && !held_up && lines_.size() == 1 && idle_.empty() && lines_[0].connection->alive() &&
           !lines_[0].connection->wants_to_write()) {
-        lines_[0].connection->Receive(true);  // a system call less than by polling
+        lines_[0].connection->Receive(true);  // saves the system call of polling
         continue;
       }
       if (arrivals && !stopping_ && !idle_.empty() && !held_up) {
@@ -129,7 +128,7 @@ class Generator {
         }
       }
     }
-    // What has not ended by now is not going to.
+    // Requests still in flight have timed out.
     for (Slot& slot : slots_) {
       if (slot.request_ != nullptr) GiveUp(slot);
     }
@@ -143,7 +142,7 @@ class Generator {
     slot.response_ns_.push_back(SteadyNowNs());
     slot.bytes_ += PiecesSize(message.body);
     const Result<const InferResponse*> response = slot.decoder_.Decode(message);
-    // An error is the only answer that a request on a stream gets.
+    // A failed request on a stream gets an error as its only response.
     bool last = !plan_.encoding.stream;
     if (!response.ok()) {
       slot.fault_ = response.status();
@@ -162,7 +161,7 @@ class Generator {
     if (!last || !plan_.encoding.stream) return;
     Finish(slot, Status(), false);
     if (!slot.open_) return;
-    // The next request of this stream follows at once, or waits among the idle.
+    // The slot sends its next request at once, or becomes idle.
     if (plan_.rate > 0 || stop_.load(std::memory_order_relaxed) || !budget_.Take()) {
       idle_.push_back(&slot);
       return;
@@ -176,7 +175,7 @@ class Generator {
     const bool was_open = std::exchange(slot.open_, false);
     slot.line_ = nullptr;
     if (slot.request_ == nullptr) {
-      // A stream that was closed between requests; the slot is among the idle.
+      // The stream was closed between requests, so the slot is already idle.
       return;
     }
     const bool cut = was_open && status.ok();
@@ -203,7 +202,7 @@ class Generator {
     line.connection->Start(slot, request.message, plan_.encoding.stream);
   }
 
-  // Tells of the request in flight, which has ended.
+  // Reports that the request in flight has ended.
   void Finish(Slot& slot, const Status& status, bool timed_out) {
     const LoadRequest& request = *std::exchange(slot.request_, nullptr);
     --in_flight_;
@@ -213,12 +212,12 @@ class Generator {
       observer_.OnAnswered({request, slot.begin_ns_, end_ns, slot.response_ns_, slot.bytes_});
     } else {
       observer_.OnFailed(slot.begin_ns_, end_ns, why, timed_out);
-      // A server that is not there is not asked as fast as it can refuse.
+      // Slows down if the server is unavailable, instead of retrying as fast as it refuses.
       if (why.code() == StatusCode::kUnavailable) pause_until_ns_ = end_ns + kPauseNs;
     }
   }
 
-  // Sends the next request of an idle slot. False: there is no connection to send it on now.
+  // Sends the next request of an idle slot; false if no connection is available now.
   bool StartOne(int64_t begin_ns, int64_t now_ns) {
     Slot& slot = *idle_.back();
     Line* line = slot.open_ ? slot.line_ : FreeLine(now_ns);
@@ -232,7 +231,7 @@ class Generator {
     return true;
   }
 
-  // The connection with the fewest requests, dialled if need be.
+  // Returns the connection with the fewest requests; opens it if necessary.
   Line* FreeLine(int64_t now_ns) {
     Line* best = nullptr;
     const size_t first = next_line_++ % lines_.size();
@@ -252,7 +251,7 @@ class Generator {
                            plan_.encoding.headers);
       if (!made.ok()) {
         best->dial_at_ns = SteadyNowNs() + kRedialPauseNs;
-        // A request that was to be sent: a load of so many ends without a server, too.
+        // Counts as a request, so that a load of a fixed number of requests ends without a server, too.
         if (!budget_.Take()) return nullptr;
         observer_.OnFailed(now_ns, SteadyNowNs(), made.status(), false);
         return nullptr;
@@ -277,7 +276,7 @@ class Generator {
     }
   }
 
-  // Sends the last request of each idle slot that has one, and closes its stream when there is none.
+  // Sends the last request of each idle slot that has one; otherwise closes its stream.
   void EndWhatWasBegun(int64_t now_ns) {
     for (Slot& slot : slots_) {
       if (slot.request_ != nullptr) continue;
@@ -302,7 +301,7 @@ class Generator {
         idle_.push_back(&slot);
       }
     }
-    // A broken connection that nobody uses makes room for the next one.
+    // An unused broken connection is closed, so that it can be replaced.
     for (Line& line : lines_) {
       if (line.connection != nullptr && !line.connection->alive() && line.busy == 0) line.connection.reset();
     }
@@ -329,7 +328,7 @@ class Generator {
   size_t next_line_ = 0;
   bool stopping_ = false;
   bool ending_ = false;
-  int64_t pause_until_ns_ = 0;  // no request is sent before
+  int64_t pause_until_ns_ = 0;  // no request is sent before this time
 };
 
 void Slot::OnMessage(const ReceivedMessage& message) { generator_.Answered(*this, message); }

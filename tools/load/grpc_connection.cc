@@ -11,9 +11,9 @@
 namespace braid::load {
 namespace {
 
-constexpr size_t kPrefixBytes = 5;  // of a gRPC message: a flag, and its length
+constexpr size_t kPrefixBytes = 5;  // of a gRPC message: a flag and the length
 constexpr size_t kBlockBytes = size_t{256} * 1024;
-constexpr size_t kLeastRoom = size_t{16} * 1024;  // in a block that is read into
+constexpr size_t kLeastRoom = size_t{16} * 1024;  // free space that a block needs before a read
 constexpr size_t kSmallPayload = size_t{4} * 1024;
 constexpr size_t kStagedBytes = size_t{64} * 1024;
 constexpr uint32_t kWindow = 0x7fffffff;
@@ -49,7 +49,7 @@ StatusCode CodeOfGrpc(int grpc_status) {
   }
 }
 
-// grpc-message has what is no printable ASCII as %XX.
+// Decodes grpc-message, which encodes all but printable ASCII as %XX.
 std::string DecodePercent(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -66,7 +66,8 @@ std::string DecodePercent(std::string_view text) {
 }
 
 nghttp2_nv Field(std::string_view name, std::string_view value) {
-  // The views live until the head is packed only where they are constants or the owner's; nghttp2 copies no others.
+  // nghttp2 does not copy these views. Each is a constant or belongs to the owner, and lives until the head
+  // is packed.
   return {reinterpret_cast<uint8_t*>(const_cast<char*>(name.data())),
           reinterpret_cast<uint8_t*>(const_cast<char*>(value.data())), name.size(), value.size(),
           NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
@@ -74,24 +75,24 @@ nghttp2_nv Field(std::string_view name, std::string_view value) {
 
 }  // namespace
 
-// A stream of HTTP/2.
+// An HTTP/2 stream.
 struct GrpcConnection::Call {
-  Exchange* exchange = nullptr;  // null: given up
+  Exchange* exchange = nullptr;  // null: cancelled
   int32_t stream = 0;
-  // The message that is being sent.
+  // The message being sent.
   std::array<char, kPrefixBytes> prefix{};
   std::string_view message;
-  std::string kept;  // what message is a view of once the call was given up
-  size_t sent = 0;   // of prefix and message
+  std::string kept;  // copy of `message` after the call was cancelled
+  size_t sent = 0;   // of `prefix` and `message`
   bool stays_open = false;
-  bool waits = false;  // the data was sent, and the stream stays open
-  // The message that is coming.
+  bool waits = false;  // all data was sent, and the stream stays open
+  // The message being received.
   std::array<char, kPrefixBytes> head{};
   size_t head_bytes = 0;
   size_t left = 0;
   Pieces pieces;
-  std::vector<std::shared_ptr<Block>> blocks;  // that the pieces lie in
-  // The end.
+  std::vector<std::shared_ptr<Block>> blocks;  // hold the bytes of the pieces
+  // The end of the call.
   int http_status = 0;
   int grpc_status = -1;
   std::string text;
@@ -107,7 +108,7 @@ struct GrpcConnection::Callbacks {
     return static_cast<Call*>(nghttp2_session_get_stream_user_data(session, stream));
   }
 
-  // How much of a call's data goes into its next frame.
+  // Tells nghttp2 the size of a call's next DATA frame.
   static ssize_t Source(nghttp2_session*, int32_t, uint8_t*, size_t length, uint32_t* flags,
                         nghttp2_data_source* source, void*) {
     Call& call = *static_cast<Call*>(source->ptr);
@@ -208,7 +209,7 @@ GrpcConnection::GrpcConnection(std::unique_ptr<Socket> socket, std::string autho
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, Callbacks::OnClose);
   nghttp2_option* option = nullptr;
   BRAID_CHECK(nghttp2_option_new(&option) == 0);
-  // What lies in the priority tree of closed streams is of no use to a client.
+  // A client does not need nghttp2's priority tree of closed streams.
   nghttp2_option_set_no_closed_streams(option, 1);
   BRAID_CHECK(nghttp2_session_client_new2(&session_, callbacks, this, option) == 0);
   nghttp2_option_del(option);
@@ -266,7 +267,7 @@ void GrpcConnection::Start(Exchange& exchange, const OutgoingMessage& message, b
   provider.source.ptr = &call;
   provider.read_callback = Callbacks::Source;
   call.stream = nghttp2_submit_request(session_, nullptr, fields.data(), fields.size(), &provider, &call);
-  // Only memory that cannot be had, or 2^30 streams, are in the way of one.
+  // nghttp2 fails only without memory or after 2^30 streams.
   BRAID_CHECK(call.stream > 0);
 }
 
@@ -439,7 +440,7 @@ void GrpcConnection::Break(const Status& why) {
   alive_ = false;
   staged_.clear();
   payload_ = {};
-  // End() puts calls into the list of free ones, and no new ones start on a broken connection.
+  // End() moves calls to the free list. No new call starts on a broken connection.
   for (const std::unique_ptr<Call>& call : calls_) {
     if (call->exchange != nullptr) End(*call, why);
   }

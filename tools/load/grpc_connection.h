@@ -1,7 +1,8 @@
-// A connection of gRPC: HTTP/2 by nghttp2, with prior knowledge or over TLS, and gRPC's messages in it.
+// A gRPC connection: gRPC messages over HTTP/2 by nghttp2, with prior knowledge or over TLS.
 //
-// Messages are sent from where they lie and given on in the blocks that they were read into. Flow control never holds the server up:
-// the windows are as large as the protocol allows, so what bounds memory is what the server answers.
+// Messages are sent without copies and delivered in the blocks that they were read into. The flow control
+// windows are as large as the protocol allows, so they never slow the server down. Memory is bounded only by
+// the size of the server's responses.
 #pragma once
 
 #include <array>
@@ -32,7 +33,7 @@ class GrpcConnection : public Connection {
   void Receive(bool wait) override;
 
  private:
-  // What is read from the socket. Shared by the pieces of messages that lie in it.
+  // A buffer for bytes from the socket. Shared by the message pieces in it.
   struct Block {
     std::unique_ptr<char[]> bytes;
     size_t used = 0;
@@ -42,14 +43,14 @@ class GrpcConnection : public Connection {
 
   Call& NewCall();
   void QueueMessage(Call& call, const OutgoingMessage& message);
-  // Takes bytes of a response's body.
+  // Consumes bytes of a response's body.
   void TakeData(Call& call, std::string_view bytes);
   void End(Call& call, const Status& status);
-  // A call that ends gives its message back; what of it is in a frame that has begun is sent from a copy.
+  // Ends the call's use of its message: copies the part that belongs to a frame in progress.
   void KeepPayload(const Call& call);
-  // The same for a stream that is still open: another frame of it may have been begun.
+  // The same for a stream that is still open; another of its frames may be in progress.
   void KeepNextFrame(Call& call);
-  // Writes staged_, payload_ and behind_; false when there is no room for all of it.
+  // Writes staged_, payload_ and behind_; false if the socket does not take all of it.
   Result<bool> WriteStaged();
   void PrepareBlock();
   void Break(const Status& why);
@@ -60,18 +61,19 @@ class GrpcConnection : public Connection {
   const Headers headers_;
   nghttp2_session* session_ = nullptr;
   bool alive_ = true;
-  std::vector<std::unique_ptr<Call>> calls_;  // all that were ever needed
+  std::vector<std::unique_ptr<Call>> calls_;  // in use and free ones
   std::vector<Call*> free_calls_;
 
-  // What is to be written: small frames as copies, then at most one large payload where it lies, then what came behind it.
+  // Pending bytes: small frames as copies, then at most one large payload without a copy, then the bytes
+  // behind it.
   std::string staged_;
   size_t staged_sent_ = 0;
   std::string_view payload_;
-  std::string kept_;  // payload_, when its call has ended
+  std::string kept_;  // copy of payload_ after its call has ended
   std::string behind_;
 
   std::shared_ptr<Block> block_;
-  std::vector<std::shared_ptr<Block>> blocks_;  // that can be used again when no message lies in them
+  std::vector<std::shared_ptr<Block>> blocks_;  // reused when no message refers to them
 };
 
 }  // namespace braid::load

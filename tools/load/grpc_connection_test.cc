@@ -19,7 +19,7 @@ class Given final : public Exchange {
   void OnEnd(const Status&) override {}
 };
 
-// A server whose windows are wide, and that reads nothing until it is told to.
+// A server with large flow control windows; it reads only when told to.
 class SlowServer {
  public:
   SlowServer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -42,7 +42,7 @@ class SlowServer {
     EXPECT_EQ(::send(client_.get(), frames.data(), frames.size(), 0), static_cast<ssize_t>(frames.size()));
   }
 
-  // What has come and not been read.
+  // Returns the unread bytes that have arrived.
   std::string Read() {
     std::string all;
     std::string part(1 << 20, ' ');
@@ -88,7 +88,7 @@ TEST(GrpcConnection, SendsNothingOfAMessageThatItsOwnerHasBack) {
 
 TEST(GrpcConnection, EndsItsSideOfACallThatStaysOpen) {
   SlowServer server;
-  // They outlive the connection, which ends the call.
+  // These outlive the connection, whose destructor ends the call.
   Given given;
   const OutgoingMessage message{"/s/M", "the only one"};
   auto dialer = Dialer::Make({"127.0.0.1", server.port()}, {});
@@ -103,7 +103,7 @@ TEST(GrpcConnection, EndsItsSideOfACallThatStaysOpen) {
   EXPECT_TRUE(server.Read().ends_with("the only one"));
   (*connection)->EndSending(given);
   (*connection)->Flush();
-  // DATA of no bytes that ends the first stream.
+  // The empty DATA frame that ends the first stream.
   EXPECT_EQ(server.Read(), std::string("\0\0\0\0\1\0\0\0\1", 9));
 }
 

@@ -28,7 +28,7 @@ StatusCode CodeOfHttp(int http_status) {
   }
 }
 
-// The text of {"error": "..."}, or of {"message": "..."}, as Kubernetes has it, or the body as it is.
+// Returns the text of {"error": "..."} or, as in Kubernetes, {"message": "..."}; otherwise the body.
 std::string ErrorText(std::string_view body) {
   const Json parsed = ParseJson(body);
   for (const char* const key : {"error", "message"}) {
@@ -78,7 +78,7 @@ void HttpConnection::Flush() {
     const iovec rest{const_cast<char*>(outgoing_.data() + sent_), outgoing_.size() - sent_};
     const Result<size_t> written = socket_->Write({&rest, 1});
     if (!written.ok()) {
-      // The server may have answered before it closed.
+      // The server may have responded before it closed the connection.
       outgoing_ = {};
       sent_ = 0;
       return;

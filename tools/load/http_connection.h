@@ -1,4 +1,4 @@
-// A connection of HTTP/1.1, kept alive: one exchange after the other.
+// An HTTP/1.1 connection, kept alive, with one exchange at a time.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace braid::load {
 
 class HttpConnection : public Connection {
  public:
-  // `most_bytes`: of a response, from which on it is an error.
+  // `most_bytes`: a larger response is an error.
   HttpConnection(std::unique_ptr<Socket> socket, size_t most_bytes);
   ~HttpConnection() override;
 
@@ -27,7 +27,7 @@ class HttpConnection : public Connection {
   void Receive(bool wait) override;
 
  private:
-  // Judges what has come; true when the exchange has ended.
+  // Parses the bytes received so far; true when the exchange has ended.
   Result<bool> TakeResponse();
   void Answer(std::string_view body);
   void Break(const Status& why);

@@ -27,7 +27,7 @@ std::string_view DataOf(const OutputView& output,
   return found == placed.end() ? std::string_view() : found->second;
 }
 
-// "element 3 is 7, and not 8".
+// Returns "element 3 is 7, and not 8".
 std::string FirstDifference(const Tensor& expected, std::string_view data) {
   std::vector<std::string> wanted;
   std::string text;
@@ -41,7 +41,7 @@ std::string FirstDifference(const Tensor& expected, std::string_view data) {
   return text.empty() ? "its bytes differ" : text;
 }
 
-// Bars of equal ratio between the fastest and the slowest.
+// Bars whose limits have a constant ratio, between the fastest and the slowest.
 std::vector<Bar> Histogram(const std::vector<int64_t>& sorted_ns) {
   if (sorted_ns.empty()) return {};
   const double low = std::max(1.0, static_cast<double>(sorted_ns.front()));
@@ -107,7 +107,7 @@ Status CompareOutputs(const std::vector<Tensor>& expected, const InferResponse& 
     }
     std::string joined;
     std::string_view data = DataOf(*output, placed, joined);
-    // Room in shared memory may be larger than what lies there.
+    // The region may be larger than the output.
     if (output->data.empty()) data = data.substr(0, wanted.data.size());
     if (data != wanted.data) return InternalError(name + ": " + FirstDifference(wanted, data));
   }
@@ -153,7 +153,7 @@ double Latency::at(int percentile) const {
 
 int64_t PercentileOf(const std::vector<int64_t>& sorted_ns, double percentile) {
   if (sorted_ns.empty()) return 0;
-  // The smallest value that so many are not above.
+  // Nearest-rank method: the smallest value with at least this many values at or below it.
   const auto rank = static_cast<size_t>(std::ceil(percentile / 100 * static_cast<double>(sorted_ns.size())));
   return sorted_ns[std::clamp<size_t>(rank, 1, sorted_ns.size()) - 1];
 }

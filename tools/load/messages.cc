@@ -29,7 +29,7 @@ std::string EncodeParameter(const std::string& name, const Parameter& value) {
   return entry.Take();
 }
 
-// `field`: that of the tensor's parameters.
+// `field`: the number of the tensor's field `parameters`.
 void EncodePlace(const SharedPlace& place, uint32_t field, WireWriter& tensor) {
   tensor.Bytes(field, EncodeParameter("shared_memory_region", place.region));
   tensor.Bytes(field, EncodeParameter("shared_memory_byte_size", static_cast<int64_t>(place.byte_size)));
@@ -98,7 +98,7 @@ void ReadParameter(WireReader entry, Parameters& parameters) {
   parameters[std::move(name)] = std::move(value);
 }
 
-// The elements of InferTensorContents, which some servers answer with in place of raw bytes.
+// Reads InferTensorContents; some servers send it instead of raw bytes.
 void ReadContents(WireReader contents, std::string_view datatype, std::string& data) {
   std::vector<int64_t> numbers;
   size_t width = ElementBytes(datatype).ok() ? *ElementBytes(datatype) : 0;
@@ -106,7 +106,7 @@ void ReadContents(WireReader contents, std::string_view datatype, std::string& d
     if (contents.IsBytes(8)) {  // bytes_contents
       AppendBytesElement(contents.TakeString(), data);
     } else if (contents.IsBytes(6) ||
-               contents.IsBytes(7)) {  // fp32_contents, fp64_contents: packed, as in memory
+               contents.IsBytes(7)) {  // fp32_contents, fp64_contents: packed, same layout as in memory
       data += contents.TakeString();
     } else {
       contents.TakeVarints(numbers);

@@ -1,4 +1,5 @@
-// KServe v2's messages for inference, over gRPC and over HTTP: requests to ready-made bytes, responses from where they lie.
+// KServe v2 inference messages over gRPC and HTTP: encodes requests, and decodes responses without copying
+// tensors.
 #pragma once
 
 #include <string>
@@ -11,54 +12,55 @@
 
 namespace braid::load {
 
-// How tensors go over HTTP.
+// How tensors are sent over HTTP.
 struct HttpFormat {
   bool binary_inputs = true;
   bool binary_outputs = true;
 };
 
-// What a request is encoded for.
+// Connection-specific settings of encoded requests.
 struct Encoding {
   Protocol protocol = Protocol::kHttp;
   bool stream = false;               // gRPC: ModelStreamInfer in place of ModelInfer
-  std::string authority;             // of the server
+  std::string authority;             // the server's host and port
   Connection::Headers headers = {};  // of HTTP requests
   HttpFormat http = {};
 };
 
 OutgoingMessage EncodeInfer(const Encoding& encoding, const InferRequest& request);
 
-// The JSON of a request and the binary tensors behind it, as a body of HTTP has them.
+// An HTTP request body: the JSON and the binary tensors behind it.
 struct HttpBody {
   std::string json;
   std::string binary;
 };
 HttpBody EncodeHttpBody(const InferRequest& request, const HttpFormat& format);
 
-// A text as a part of a path (RFC 3986): a name may have any character.
+// Escapes a text as a path segment (RFC 3986): a model name may contain any character.
 std::string PathPart(std::string_view text);
-// "/v2/models/M/versions/1".
+// Returns "/v2/models/M/versions/1".
 std::string ModelPath(std::string_view model, std::string_view version);
 
-// A whole HTTP request. `json_bytes`: of a body with binary tensors; 0: JSON alone.
+// Encodes a whole HTTP request. `json_bytes`: the size of the JSON before binary tensors; 0: JSON alone.
 OutgoingMessage EncodeHttp(const Encoding& encoding, std::string_view method, std::string_view path,
                            std::string_view body, size_t json_bytes);
 
-// Reads responses. One for each thread; a response is good until the next one is decoded, and as long as its message.
+// Decodes responses. Not thread-safe. A response is valid until the next Decode() and while its message
+// lives.
 class ResponseDecoder {
  public:
   explicit ResponseDecoder(const Encoding& encoding) : encoding_(encoding) {}
 
-  // Errors: the message is malformed, or (of a stream) says that its request has failed.
+  // Errors: the message is malformed, or a stream's message reports that its request failed.
   Result<const InferResponse*> Decode(const ReceivedMessage& message);
 
  private:
-  // Where an output lies behind the JSON of a response.
+  // The place of an output in an HTTP response.
   struct Place {
     bool binary = false;
     size_t offset = 0;
     size_t size = 0;
-    std::string data;  // where not binary
+    std::string data;  // if not binary
   };
   Status DecodeGrpc(const Pieces& message);
   Status DecodeHttp(std::string_view body, size_t json_bytes);
@@ -66,7 +68,7 @@ class ResponseDecoder {
 
   const Encoding encoding_;
   InferResponse response_;
-  // Responses to one request are alike, so JSON that equals that of the response before is not parsed again.
+  // Responses to one request look alike, so JSON that equals the previous response's is not parsed again.
   std::string json_;
   std::vector<Place> places_;
 };

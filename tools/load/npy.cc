@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 
-// What follows `key` in the head of the file, which is a dictionary as Python prints it; empty when it is not there.
+// Returns the text behind `key` in the file's header, a dictionary printed by Python; empty if the key is
+// missing.
 std::string_view EntryOf(std::string_view head, std::string_view key) {
   const std::string quoted = "'" + std::string(key) + "':";
   const size_t at = head.find(quoted);

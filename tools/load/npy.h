@@ -1,4 +1,4 @@
-// Arrays that numpy has saved (.npy).
+// Reads arrays saved by numpy (.npy).
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace braid::load {
 
-// A tensor without a name. Errors: no such file, one in Fortran's order, or of a type that KServe v2 does not have.
+// Returns a tensor without a name. Errors: not an .npy file, Fortran order, or a type that KServe v2 lacks.
 Result<Tensor> ReadNpy(std::string_view bytes);
 
 }  // namespace braid::load

@@ -1,4 +1,4 @@
-// Bytes of one message in the pieces that they came in.
+// Pieces: the bytes of one message, in the pieces that arrived.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace braid::load {
 
-// Consecutive pieces of one byte string; views into what holds the message, which outlives them.
+// Consecutive pieces of one byte string: views into the buffers of the message, which outlive them.
 using Pieces = std::vector<std::string_view>;
 
 inline size_t PiecesSize(const Pieces& pieces) {

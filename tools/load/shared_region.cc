@@ -19,7 +19,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Make(size_t bytes) {
   const UniqueFd file(shm_open(key.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoError("cannot make shared memory " + key, errno);
   void* base = MAP_FAILED;
-  // The pages are had now: a write into memory that cannot be had would end the program.
+  // Allocates the pages now: a later write without free memory would kill the program (SIGBUS).
   if (bytes > 0 && posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) == 0) {
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   }

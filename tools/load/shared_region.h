@@ -1,4 +1,4 @@
-// A region of POSIX shared memory of ours, which a server on the same machine is told of by name.
+// A POSIX shared memory region of this program; a server on the same machine registers it by name.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class SharedRegion {
   SharedRegion(const SharedRegion&) = delete;
   SharedRegion& operator=(const SharedRegion&) = delete;
 
-  // The key in /dev/shm, and the name that the server knows it by.
+  // The key in /dev/shm, and the name that the server registers.
   const std::string& key() const { return key_; }
   const std::string& name() const { return name_; }
   char* base() const { return base_; }

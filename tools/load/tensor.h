@@ -1,4 +1,4 @@
-// Tensors and requests as the clients of this folder speak of them.
+// Tensors and requests of the clients in this folder.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace braid::load {
 
-// Where in a registered region of shared memory a tensor lies.
+// The place of a tensor in a registered shared memory region.
 struct SharedPlace {
   std::string region;
   size_t byte_size = 0;
@@ -21,15 +21,15 @@ struct SharedPlace {
 
 struct Tensor {
   std::string name;
-  std::string datatype;  // as KServe v2 writes it: FP32, BYTES, ...
+  std::string datatype;  // as in KServe v2: FP32, BYTES, ...
   std::vector<int64_t> shape;
-  std::string data;  // as on the wire: little endian; elements of BYTES are preceded by their length
+  std::string data;  // wire format: little endian; each BYTES element is preceded by its length
 };
 
 using Parameter = std::variant<bool, int64_t, double, std::string>;
 using Parameters = std::map<std::string, Parameter>;
 
-// An output that is asked for by name, perhaps to be put into shared memory.
+// A requested output, with its place in shared memory if it has one.
 struct RequestedOutput {
   std::string name;
   SharedPlace place;  // region "": in the response
@@ -37,20 +37,20 @@ struct RequestedOutput {
 
 struct InferRequest {
   std::string model;
-  std::string version;  // "": the server's choice
+  std::string version;  // "": the server chooses
   std::string id;
   Parameters parameters;
   std::vector<Tensor> inputs;
-  std::vector<SharedPlace> input_places;  // one for each input, or none: data in the request
-  std::vector<RequestedOutput> outputs;   // none: all that there are
+  std::vector<SharedPlace> input_places;  // one for each input; empty: data in the request
+  std::vector<RequestedOutput> outputs;   // empty: all outputs
 };
 
-// An output of a response, where it lies.
+// An output of a response; its data is not copied.
 struct OutputView {
   std::string name;
   std::string datatype;
   std::vector<int64_t> shape;
-  Pieces data;  // none where the output lies in shared memory
+  Pieces data;  // empty if the output is in shared memory
 };
 
 struct InferResponse {
@@ -60,7 +60,7 @@ struct InferResponse {
   Parameters parameters;
   std::vector<OutputView> outputs;
 
-  // The response is the last one of a decoupled model's (the parameter triton_final_response).
+  // Whether this is the last response of a decoupled model (the parameter triton_final_response).
   bool final() const {
     const auto found = parameters.find("triton_final_response");
     const bool* is = found == parameters.end() ? nullptr : std::get_if<bool>(&found->second);
@@ -68,7 +68,7 @@ struct InferResponse {
   }
 };
 
-// "[1,3,-1]".
+// Returns "[1,3,-1]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 }  // namespace braid::load

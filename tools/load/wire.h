@@ -1,5 +1,5 @@
-// Protocol buffers' wire format, read and written by hand: this folder shares no message code with the
-// server, so that the two cannot agree on a mistake, and reads responses in place, whatever pieces they arrive in.
+// A reader and a writer of protocol buffers' wire format. This folder shares no message code with the server,
+// so the two cannot make the same mistake. The reader works in place, on a message in any number of pieces.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace braid::load {
 class WireWriter {
  public:
   void Varint(uint32_t field, uint64_t value);
-  // A string, bytes, or an embedded message.
+  // Appends a string, bytes, or an embedded message.
   void Bytes(uint32_t field, std::string_view bytes);
   void Double(uint32_t field, double value);
   std::string Take() { return std::move(message_); }
@@ -26,24 +26,24 @@ class WireWriter {
   std::string message_;
 };
 
-// Walks over the fields of a message. Never reads past its end; malformed input makes it stop with ok()
+// Iterates over the fields of a message. Never reads past its end; on malformed input it stops and ok() is
 // false.
 //
 //   while (reader.Next()) {
 //     if (reader.IsBytes(1)) name = JoinPieces(reader.TakeBytes());
 //   }
 //
-// One of the Take functions at most follows each successful Next; a field that is not taken is stepped over.
+// Call at most one of the Take functions after each successful Next(). A field that is not taken is skipped.
 class WireReader {
  public:
   // `pieces` outlives the reader.
   explicit WireReader(const Pieces& pieces) : pieces_(&pieces), left_(PiecesSize(pieces)) {}
 
-  // Moves to the next field; false at the end of the message or when it is malformed.
+  // Moves to the next field; false at the end of the message or if it is malformed.
   bool Next();
-  // Whether the field has this number and a length.
+  // Whether the field has this number and is length-delimited.
   bool IsBytes(uint32_t field) const { return key_ == ((uint64_t{field} << 3) | 2); }
-  // Whether the field has this number and is a number (an integer, bool or enum).
+  // Whether the field has this number and is a varint (an integer, bool or enum).
   bool IsVarint(uint32_t field) const { return key_ == (uint64_t{field} << 3); }
   Pieces TakeBytes();
   std::string TakeString() { return JoinPieces(TakeBytes()); }
@@ -51,18 +51,18 @@ class WireReader {
     pending_ = false;
     return RawVarint();
   }
-  // Appends the numbers of the field, repeated or packed.
+  // Appends the field's numbers, repeated or packed.
   void TakeVarints(std::vector<int64_t>& numbers);
-  // A reader of the field's bytes as a message.
+  // Returns a reader of the field's bytes as a message.
   WireReader TakeMessage();
-  // False: the message is malformed.
+  // False if the message is malformed.
   bool ok() const { return ok_; }
 
  private:
   uint64_t RawVarint();
   size_t TakeLength();
   void Skip();
-  // Moves `size` bytes on, adding them to `out` where given.
+  // Advances by `size` bytes, and appends them to `out` if it is not null.
   void Advance(size_t size, Pieces* out);
 
   const Pieces* pieces_;

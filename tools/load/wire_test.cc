@@ -7,7 +7,7 @@
 namespace braid::load {
 namespace {
 
-// Cuts a message into pieces of `size` bytes, with an empty one between each two.
+// Cuts a message into pieces of `size` bytes, with an empty piece between each two.
 Pieces Cut(const std::string& message, size_t size) {
   Pieces pieces;
   for (size_t at = 0; at < message.size(); at += size) {

@@ -13,7 +13,7 @@ constexpr size_t kAlignment = 64;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Bytes of an output, as its metadata says; `unknown` where that leaves them open.
+// Returns the size of an output from its metadata, or `unknown` if that leaves it open.
 size_t OutputBytes(const ModelInfo& model, const TensorInfo& info, int64_t batch, size_t unknown) {
   std::vector<int64_t> shape = info.shape;
   if (HasBatches(model) && !shape.empty()) shape.front() = batch;
@@ -24,10 +24,10 @@ size_t OutputBytes(const ModelInfo& model, const TensorInfo& info, int64_t batch
 
 }  // namespace
 
-// All steps in turn; slots begin with different ones.
+// Cycles through all steps; each slot begins at a different one.
 class CycleSource : public RequestSource {
  public:
-  // `own`: requests of this slot alone; empty: those of the workload.
+  // `own`: this slot's requests; empty: use those of the workload.
   CycleSource(const Workload& workload, size_t first, std::vector<LoadRequest> own)
       : own_(std::move(own)),
         requests_(own_.empty() ? workload.ready_ : own_),
@@ -45,7 +45,8 @@ class CycleSource : public RequestSource {
   size_t next_;
 };
 
-// One sequence after the other, of the streams in turn. Requests differ by their id, so each is encoded when it is sent.
+// Sends one sequence after the other, and cycles through the streams. Requests differ by their sequence id,
+// so each is encoded when it is sent.
 class SequenceSource : public RequestSource {
  public:
   SequenceSource(const Workload& workload, uint64_t seed) : workload_(workload), random_(seed) {}
@@ -87,12 +88,13 @@ class SequenceSource : public RequestSource {
     return options.first_id + (options.ids > 0 ? number % options.ids : number);
   }
 
-  // The next number whose id no other source uses. A source may stay at one sequence while the others go through all ids.
+  // Returns the next sequence number whose id is free. One source may stay at a sequence while the others go
+  // through all ids.
   uint64_t TakeNumber() {
     MutexLock lock(workload_.mutex_);
     if (number_) workload_.running_.erase(IdOf(*number_));
     uint64_t number = workload_.next_sequence_++;
-    // Where there are fewer ids than sources, two have to share one.
+    // With fewer ids than sources, two sources share one.
     for (uint64_t left = workload_.options_.sequences.ids; left > 1; --left) {
       if (!workload_.running_.contains(IdOf(number))) break;
       number = workload_.next_sequence_++;
@@ -117,8 +119,8 @@ class SequenceSource : public RequestSource {
   std::mt19937_64 random_;
   const std::vector<Workload::Step>* stream_ = nullptr;
   size_t at_ = 0;
-  size_t left_ = 0;                 // requests of the sequence
-  std::optional<uint64_t> number_;  // of the sequence among all
+  size_t left_ = 0;                 // requests left in the sequence
+  std::optional<uint64_t> number_;  // number of the sequence; nullopt: none
   bool start_ = false;
   LoadRequest request_;
 };

@@ -1,4 +1,5 @@
-// The requests of a load: those of a data set in turn, or sequences of its streams, each ready-made where it can be.
+// Workload: the requests of a load. They cycle through a data set, or form sequences of its streams. Requests
+// that do not change are encoded in advance.
 #pragma once
 
 #include <atomic>
@@ -20,10 +21,10 @@ namespace braid::load {
 struct SequenceOptions {
   bool enabled = false;
   uint64_t first_id = 1;
-  uint64_t ids = 0;           // how many there are before the first one is used again; 0: no end
-  int length = 20;            // of sequences, where the data set does not have streams of its own
-  double variation = 20;      // percent by which lengths differ
-  bool length_given = false;  // `length` holds for streams of the data set, too
+  uint64_t ids = 0;           // number of ids before the first is reused; 0: never
+  int length = 20;            // unless the data set has streams
+  double variation = 20;      // of the lengths, in percent
+  bool length_given = false;  // `length` also applies to streams of the data set
 };
 
 struct WorkloadOptions {
@@ -31,23 +32,24 @@ struct WorkloadOptions {
   InferRequest request;  // model, version, parameters, outputs
   SequenceOptions sequences;
   bool shared_memory = false;
-  size_t output_bytes = 102400;  // room for an output whose size the metadata does not tell
+  size_t output_bytes = 102400;  // room for an output whose size the metadata leaves open
 };
 
-// Immutable but for the sequence ids; any thread.
+// Thread-safe, except that MakeRegions() must return before NewSource() is called.
 class Workload {
  public:
-  // Errors: shared memory cannot be had.
+  // Errors: shared memory is not available.
   static Result<std::unique_ptr<Workload>> Make(const WorkloadOptions& options, const ModelInfo& model,
                                                 DataSet data, int64_t batch);
 
-  // What one more slot sends. Outlived by the workload.
+  // Returns the requests of one more slot. The workload outlives the source.
   std::unique_ptr<RequestSource> NewSource() const;
 
-  // The outputs that each step has to be answered with; empty where they are not compared.
+  // The expected outputs of each step; empty for steps that are not compared.
   const std::vector<std::vector<Tensor>>& expected() const { return expected_; }
 
-  // Shared memory that the server has to be told of before the load and after it. With `slots` requests in flight.
+  // Creates output regions for `slots` requests in flight, if shared memory is used. Register all regions()
+  // with the server before the load, and unregister them after it.
   Status MakeRegions(int slots);
   std::vector<const SharedRegion*> regions() const;
 
@@ -63,7 +65,7 @@ class Workload {
 
   const WorkloadOptions options_;
   std::vector<std::vector<Step>> streams_;
-  std::vector<LoadRequest> ready_;  // all steps, encoded, where slots send the same
+  std::vector<LoadRequest> ready_;  // all steps, encoded, if all slots send the same bytes
   std::vector<std::vector<Tensor>> expected_;
   std::vector<std::pair<std::string, size_t>> output_sizes_;
   std::unique_ptr<SharedRegion> input_region_;
@@ -71,7 +73,7 @@ class Workload {
   mutable std::atomic<uint64_t> next_slot_{0};
   mutable Mutex mutex_;
   mutable uint64_t next_sequence_ BRAID_GUARDED_BY(mutex_) = 0;
-  mutable std::set<uint64_t> running_ BRAID_GUARDED_BY(mutex_);  // ids of sequences
+  mutable std::set<uint64_t> running_ BRAID_GUARDED_BY(mutex_);  // ids of sequences in flight
 };
 
 }  // namespace braid::load

@@ -9,7 +9,7 @@
 namespace braid::load {
 namespace {
 
-// The sequence that an HTTP request belongs to; 0 where it names none.
+// Returns the sequence id of an HTTP request; 0 if it has none.
 int64_t SequenceOf(const LoadRequest& request) {
   constexpr std::string_view kName = "\"sequence_id\":";
   const std::string& text = request.message.bytes;

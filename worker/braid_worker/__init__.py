@@ -1,1 +1,1 @@
-"""The run loop of a worker: a process that runs one Python model for the server."""
+"""The worker package. A worker is a process that runs one Python model for the server."""

@@ -1,4 +1,4 @@
-"""The arguments that user code gives to functions of the modules for it."""
+"""Checks of arguments from user code."""
 
 import sys
 
@@ -6,14 +6,14 @@ import _braid_worker
 
 
 def check_type(value, expected: type, name: str) -> None:
-    """Raises TypeError, in the name of the calling function, for what is of another type."""
+    """Raises TypeError in the name of the calling function if `value` has another type."""
     if not isinstance(value, expected):
         raise TypeError(f"{_place(name)} must be {expected.__name__}, not {type(value).__name__}")
 
 
 def text(value, name: str) -> str:
-    """The text that `value` is: a str, or bytes with its UTF-8, which is what the elements of a TYPE_STRING tensor
-    are. Raises TypeError, and ValueError for other bytes, in the name of the calling function."""
+    """Converts a text argument: a str, or bytes with UTF-8, such as the elements of a TYPE_STRING tensor. Raises
+    TypeError, or ValueError for bytes that are not UTF-8, in the name of the calling function."""
     return _braid_worker.text_argument(value, _place(name))
 
 

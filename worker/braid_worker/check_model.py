@@ -1,9 +1,9 @@
-"""Imports one Python model for `braid check`, as its worker would, and says what came of it.
+"""Imports one Python model for `braid check`, as its worker would, and reports the result.
 
     python check_model.py < REQUEST 3> ANSWER
 
-The request and the answer are JSON texts. There is no server behind this process: of code that asks
-for one, that is all that is said.
+The request and the answer are JSON texts. There is no server behind this process. If the code calls one, the answer
+says only that.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import signal
 import sys
 
 if __name__ == "__main__":
-    # Run as a script: the folder around the package is where everything is found.
+    # Run as a script: modules are imported from the folder around the package.
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
@@ -22,7 +22,7 @@ if __name__ == "__main__":
 from braid_worker import interpreter
 
 _ANSWER_FD = 3
-# What the extension says to code that asks the server, e.g. for a metric.
+# The extension's error for code that calls the server, e.g. for a metric.
 _NO_SERVER = "This process has no channel to a server"
 
 
@@ -30,7 +30,7 @@ def _answer(**fields):
     text = json.dumps(fields).encode()
     while text:
         text = text[os.write(_ANSWER_FD, text) :]
-    # Threads and exit functions of user code have no say any more.
+    # Threads and exit functions of user code do not run any more.
     os._exit(0)
 
 
@@ -44,7 +44,7 @@ except BaseException as _error:
 
 
 def _place(error, folder):
-    """File and line of the innermost frame in the user's own files, else of the innermost one."""
+    """Returns file and line of the innermost frame in the user's own files; if there is none, of the innermost frame."""
     places = [(frame.f_code.co_filename, line) for frame, line in errors._frames(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         places.append((error.filename, error.lineno))
@@ -95,7 +95,7 @@ def _line_of_class(model_class):
 
 
 def _complete(model_class, request):
-    """The configuration as the model has completed it; None when it completes nothing."""
+    """Returns the configuration as completed by the model; None if the model completes nothing."""
     if not request["config"] or not hasattr(model_class, "auto_complete_config"):
         return None
     import triton_python_backend_utils
@@ -116,7 +116,7 @@ def _complete(model_class, request):
 
 if __name__ == "__main__":
     _request = json.load(sys.stdin)
-    # Where the code is when it crashes, or when its time is over.
+    # Reports where the code is after a crash or a timeout.
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     sys.argv[:] = [""]

@@ -1,7 +1,7 @@
-"""Exceptions as the server's clients and log see them.
+"""Converts exceptions to texts for clients and for the log.
 
-The log has it all. Clients are told nothing of where things lie on this machine, unless the operator wants them to
-be (--verbose-errors): paths are relative to the model's repository or to what is on sys.path.
+The log gets everything. Clients do not learn the paths of this machine, unless the operator allows it
+(--verbose-errors). Their paths are relative to the model's repository, or to a folder on sys.path.
 """
 
 import os
@@ -10,7 +10,7 @@ import traceback
 from types import TracebackType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# Of the text of an exception, before its frames: the log cuts what is longer than a few of these.
+# Limit on the text of an exception before its frames. The log cuts lines longer than a few of these.
 _MOST_LOGGED = 16384
 
 _verbose = False
@@ -18,14 +18,15 @@ _roots = []
 
 
 def configure(roots: list[str], verbose: bool) -> None:
-    """What clients are told: paths relative to the first of these folders that they lie in, or everything."""
+    """Sets the folders to which clients' paths are relative; the first folder that contains a path counts. With
+    `verbose`, clients get everything."""
     global _verbose, _roots
     _verbose = verbose
     _roots = [root for root in roots if root]
 
 
 def for_clients(text: str) -> str:
-    """What of the text clients may see."""
+    """Returns the part of a text that clients may see."""
     if _verbose:
         return text
     import _braid_worker
@@ -36,7 +37,7 @@ def for_clients(text: str) -> str:
 
 
 def message_of(exception: BaseException) -> str:
-    """`{type}: {message}`, for the log."""
+    """Returns `{type}: {message}`, for the log."""
     try:
         text = str(exception)
     except BaseException:
@@ -45,14 +46,14 @@ def message_of(exception: BaseException) -> str:
 
 
 def describe(exception: BaseException) -> tuple[str, str]:
-    """The exception with the places it went through, for clients, innermost first:
+    """Returns an exception with its frames as two texts. For clients, innermost first:
 
         ValueError: no such thing
 
         At:
           m/1/model.py(12): execute
 
-    and for the log, as Python shows it:
+    And for the log, in Python's format:
 
         ValueError: no such thing
         Traceback (most recent call last):
@@ -60,7 +61,7 @@ def describe(exception: BaseException) -> tuple[str, str]:
             raise ValueError("no such thing")
         ValueError: no such thing
 
-    Frames of the worker and of the import of a file are left out.
+    Both omit frames of the worker and of the import system.
     """
     places = []
     if isinstance(exception, SyntaxError) and exception.filename and exception.lineno:
@@ -77,19 +78,19 @@ def describe(exception: BaseException) -> tuple[str, str]:
     if not places:
         return for_clients(told), message
     if len(message) > _MOST_LOGGED:
-        # Python's own form has the text once more.
+        # Python's format would repeat the text.
         return for_clients(told), f"{message[:_MOST_LOGGED]}...\n{_frames_of(exception)}"
     return for_clients(told), f"{message}\n{_traceback(exception)}"
 
 
 def describe_short(exception: BaseException) -> tuple[str, str]:
-    """As describe(), but clients are told the message alone."""
+    """Like describe(), but clients get only the message."""
     told, logged = describe(exception)
     return (told if _verbose else for_clients(message_of(exception))), logged
 
 
 def line_in(exception: BaseException, file: str) -> int:
-    """The line of the file that the exception came from or went through; 0: none."""
+    """Returns the innermost line in the file that the exception passed through; 0 if there is none."""
     if isinstance(exception, SyntaxError) and exception.filename == file:
         return exception.lineno or 0
     return next((n for f, n in reversed(list(_frames(exception.__traceback__))) if f.f_code.co_filename == file), 0)
@@ -120,7 +121,7 @@ def _traceback(exception: BaseException) -> str:
 
 
 def _sendable(text: str) -> str:
-    # What is no UTF-8 (parts of file names, for instance) cannot travel.
+    # Text that is not UTF-8, such as parts of file names, cannot be sent.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -131,6 +132,6 @@ def _frames(traceback: TracebackType | None):
 
 
 def die(text: str) -> None:
-    """Says why this process ends. Does not return."""
+    """Prints the reason, and ends this process. Does not return."""
     print(f"braid worker {os.getpid()}: {text}", file=sys.stderr, flush=True)
     os._exit(1)

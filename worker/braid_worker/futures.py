@@ -1,4 +1,4 @@
-"""How calls to other models are awaited in event loops."""
+"""Futures for calls to other models from event loops."""
 
 import asyncio
 
@@ -21,6 +21,6 @@ class CallFuture(asyncio.Future):
 
 
 def settle(future: CallFuture, value) -> None:
-    """Ends the wait, unless nobody waits any more."""
+    """Completes a future, unless it is already done or cancelled."""
     if not future.done():
         future.set_result(value)

@@ -1,4 +1,4 @@
-"""What the run loop does seldom: load a model, run a coroutine, finalize. The loop itself is native."""
+"""The infrequent work of the main loop: load a model, run a coroutine, finalize. The loop itself is native."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ _INTERNAL = 2
 _LOG_INFO = 0
 _LOG_ERROR = 2
 _LOG_VERBOSE = 3
-# What tasks of user code have to end in, once the model is finalized.
+# Time for user code's tasks to end once the model is finalized.
 _CANCEL_SECONDS = 5
 
 
@@ -35,8 +35,8 @@ class Host:
         _braid_worker.set_futures(futures.CallFuture, futures.settle)
 
     def load(self, message: dict) -> tuple[int, str, str, bool]:
-        """Imports, constructs and initializes a model. Returns a status code with its text, no configuration,
-        and whether the model has a readiness hook."""
+        """Imports, constructs and initializes a model. Returns a status code with its text, an empty configuration, and
+        whether the model has a readiness hook."""
         self._hide()
         _braid_worker.set_process_name(message["instance_name"])
         self._configure_errors(message)
@@ -77,7 +77,7 @@ class Host:
         return _OK, "", "", hasattr(self._model, "is_ready")
 
     def load_sequence(self, correlation_id: int | str, state: bytes) -> None:
-        """Gives the model a sequence that it takes over. Raises what names the model, the function and the sequence."""
+        """Passes a restored sequence to the model. Raises an error that names the model, the function and the sequence."""
         try:
             self._model.load_sequence(correlation_id, state)
         except BaseException as error:
@@ -85,7 +85,7 @@ class Host:
             raise failure.with_traceback(error.__traceback__) from None
 
     def save_sequence(self, correlation_id: int | str) -> bytes:
-        """What the model has of a sequence. Raises as load_sequence() does."""
+        """Returns the model's state of a sequence. Raises as load_sequence() does."""
         try:
             state = self._model.save_sequence(correlation_id)
             if not isinstance(state, bytes):
@@ -96,8 +96,8 @@ class Host:
         return state
 
     def load_nodes(self, message: dict) -> tuple[int, str, str, bool]:
-        """Imports, constructs and initializes the Python nodes of a graph. Returns as load() does, with whether
-        nodes keep state for each run of the graph."""
+        """Imports, constructs and initializes the Python nodes of a graph. Returns as load() does, but the last value
+        says whether nodes keep state for each run of the graph."""
         self._hide()
         _braid_worker.set_process_name(message["model_name"])
         model_file.leave_front()
@@ -114,21 +114,21 @@ class Host:
         return _OK, "", "", wants_sessions
 
     def start_node_thread(self, number: int) -> None:
-        """Starts a thread that runs nodes until the conversation ends. It does not keep the process."""
+        """Starts a thread that runs nodes until the connection closes. It does not keep the process alive."""
         thread = threading.Thread(target=_braid_worker.serve_nodes, args=(number,), name=f"node-{number}", daemon=True)
         thread.start()
         self._node_threads.append(thread)
 
     def has_threads(self) -> bool:
-        """Whether nodes are still in user code, which cannot be ended."""
+        """Whether threads still run user code of nodes; they cannot be ended."""
         return any(thread.is_alive() for thread in self._node_threads)
 
     def make_session(self, session: int, parameters_json: str):
         return nodes.make_session(session, parameters_json)
 
     def auto_complete(self, message: dict) -> tuple[int, str, str, bool]:
-        """Lets a model complete its own configuration. Returns as load() does, with the configuration as
-        JSON; without one when the model has no such function."""
+        """Lets a model complete its own configuration. Returns as load() does, with the configuration as JSON. The JSON
+        is empty if the model has no such function."""
         self._hide()
         from braid_worker.model_config import ModelConfig
 
@@ -152,8 +152,8 @@ class Host:
             return _INTERNAL, self._told_of(error), "", False
 
     def make_loop(self) -> asyncio.AbstractEventLoop:
-        """The model's event loop, on the main thread. Made when first needed; from then on, the run loop sleeps
-        in it."""
+        """Returns the model's event loop on the main thread. The first call creates it; from then on the main loop
+        sleeps in it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
@@ -169,7 +169,7 @@ class Host:
         self._loop.call_later(seconds, _braid_worker.on_timer)
 
     def keep_task(self, task: asyncio.Task) -> None:
-        """The rest of an execution that the server takes for returned. The loop itself would not keep it."""
+        """Keeps a reference to a task whose execution the server regards as finished; the loop holds only a weak one."""
         self._tasks.add(task)
         task.add_done_callback(self._end_task)
 
@@ -180,7 +180,7 @@ class Host:
             self._log(_LOG_ERROR, error)
 
     def check_ready(self, check: int) -> None:
-        """Asks the model's hook whether it is ready, beside executions. Does not wait for it."""
+        """Calls the model's readiness hook, in parallel to executions. Does not wait for it."""
         hook = self._model.is_ready
         if self._loop is not None and inspect.iscoroutinefunction(hook):
             asyncio.run_coroutine_threadsafe(self._check_ready(check, hook), self._loop)
@@ -196,7 +196,7 @@ class Host:
         )
         try:
             thread.start()
-        except RuntimeError as error:  # there may be no more
+        except RuntimeError as error:  # the system may refuse more threads
             _braid_worker.report_readiness(check, False, self._not_ready(error))
 
     async def _check_ready(self, check: int, hook) -> None:
@@ -223,24 +223,24 @@ class Host:
         return self._log(_LOG_VERBOSE, error, "is_ready: ")
 
     def _log(self, level: int, error: BaseException, prefix: str = "") -> str:
-        """Logs what the model's code has raised; returns it for clients."""
+        """Logs an exception of the model's code; returns its text for clients."""
         told, logged = errors.describe(error)
         _braid_worker.log(level, self._model_file, errors.line_in(error, self._model_file), prefix + logged)
         return told
 
     def describe(self, exception: BaseException) -> tuple[str, str, int]:
-        """For clients, for the log, and the line of the model's file."""
+        """Returns the text for clients, the text for the log, and the line in the model's file."""
         return (*errors.describe(exception), errors.line_in(exception, self._model_file))
 
     def describe_short(self, exception: BaseException, file: str) -> tuple[str, str, int]:
-        """As describe() for a node's file, but clients are told the message alone."""
+        """Like describe() for a node's file, but clients get only the message."""
         return (*errors.describe_short(exception), errors.line_in(exception, file))
 
     def for_clients(self, text: str) -> str:
         return errors.for_clients(text)
 
     def finalize(self) -> None:
-        """Ends the model. What it raises is logged and has no further effect."""
+        """Ends the model. Exceptions of the model are only logged."""
         if self._nodes is not None:
             self._nodes.finalize()
             self._nodes = None
@@ -276,17 +276,18 @@ class Host:
         return module.TritonPythonModel
 
     def _hide(self) -> None:
-        # Not before: the server has opened by now what it looks at in this process.
+        # Not earlier: by now the server has opened the files of this process that it needs.
         if self._apart:
             _braid_worker.hide_process()
 
     def _configure_errors(self, message: dict) -> None:
-        # The second is for the file of a backend, which is no part of the model.
+        # The second one is for a backend's file, which is not in the model's folder.
         folders = [message["model_path"], os.path.dirname(message["model_file"])]
         errors.configure([os.path.dirname(folder) for folder in folders], message["verbose_errors"])
 
     def _told_of(self, error: BaseException) -> str:
-        # Logs why the model cannot be loaded; returns it for clients. The model's own code may miss files too.
+        # Logs why the model cannot be loaded; returns the text for clients. Only a FileNotFoundError for the model's
+        # file itself is special.
         if isinstance(error, FileNotFoundError) and error.args == (self._model_file,):
             logged = f"Python model file not found in '{self._model_file}'"
             _braid_worker.log(_LOG_ERROR, self._model_file, 0, logged)
@@ -294,7 +295,7 @@ class Host:
         return self._log(_LOG_ERROR, error)
 
     def _provide_model_dir(self, message: dict) -> None:
-        """From here on, and not before, models can ask for their folder."""
+        """Adds get_model_dir(); models cannot use it earlier."""
         module = sys.modules.get("triton_python_backend_utils")
         if module is None:
             import triton_python_backend_utils as module

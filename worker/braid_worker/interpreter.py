@@ -1,6 +1,7 @@
-"""Whether this interpreter can run models, and what to say when it cannot.
+"""Checks whether this interpreter can run models, and words the errors.
 
-A Python from 3.6 on can read this file: one that is too old is to say so, and not to fail in the midst of newer syntax.
+This file works with every Python from 3.6 on. So an old interpreter reports its version, and does not fail at newer
+syntax.
 """
 
 import platform
@@ -10,7 +11,7 @@ _OLDEST = (3, 11)
 
 
 def too_old():
-    """Why this interpreter cannot run models whatever is installed in it; nothing when it can."""
+    """Returns why this interpreter's version cannot run models; "" if it can."""
     if sys.version_info >= _OLDEST:
         return ""
     wanted = ".".join(map(str, _OLDEST))
@@ -18,7 +19,7 @@ def too_old():
 
 
 def failure(error):
-    """What kept this interpreter from coming up, with its path and where it looked for modules."""
+    """Returns why the worker cannot start, with the path of the interpreter and sys.path."""
     where = f"in {sys.executable} (sys.path: {sys.path})"
     if isinstance(error, ModuleNotFoundError) and error.name == "numpy":
         return "numpy is not installed " + where

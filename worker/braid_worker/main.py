@@ -1,7 +1,7 @@
-"""A worker: runs one model until the server says to end.
+"""A worker: runs one model until the server ends it.
 
-Started either by the warm process (zygote.py), or on its own, with standard output and error set up by the
-spawner:
+It is forked by the warm process (zygote.py), or started by itself, with standard output and error set up by its
+starter:
 
     python main.py [apart] MEMORY_FD SOCKET_FD WAKE_FD
 """
@@ -17,7 +17,7 @@ import threading
 import time
 
 if __name__ == "__main__":
-    # Run as a script: the folder around the package is where everything is found.
+    # Run as a script: modules are imported from the folder around the package.
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
@@ -37,23 +37,23 @@ except ImportError as error:
         raise
     sys.exit(interpreter.failure(error))
 
-# By it the server asks for the stacks of all threads, on standard error.
+# The server sends this signal to get the stacks of all threads on standard error.
 STACKS_SIGNAL = signal.SIGRTMIN + 6
 
-# An interpreter that does not come to its end is ended: the model is finalized already, only threads that it
-# forgot are in the way.
+# Time for the interpreter to exit. After it the process is ended: the model is finalized, and only threads that user
+# code left running delay the exit.
 EXIT_SECONDS = 5
 
 
 def prepare_process() -> None:
-    """What every worker needs of its process, whoever started it."""
+    """Prepares the process of any worker, forked or not."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    # Lines appear as they are printed, and stay in order with those of the log.
+    # Lines appear as they are printed, in order with lines of the log.
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
-    # unittest.main() and argparse in models see no arguments of ours.
+    # unittest.main() and argparse in models see no arguments of this program.
     sys.argv[:] = [""]
     _braid_worker.keep_heap()
     _braid_worker.outlive_signals()
@@ -67,8 +67,8 @@ def prepare_process() -> None:
 
 
 def run(memory: int, socket: int, wake: int, apart: bool) -> None:
-    """Opens the channel and answers the server. Returns when the process is to exit. `apart`: others are not to look
-    into this process."""
+    """Opens the channel and answers the server. Returns when the process should exit. `apart`: other processes must not
+    be able to inspect this one."""
     try:
         _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
         conversation = host.Host(apart)
@@ -76,13 +76,13 @@ def run(memory: int, socket: int, wake: int, apart: bool) -> None:
     except BaseException as error:
         errors.die(errors.message_of(error))
     if conversation.has_threads():
-        # They hold what an interpreter that is going away cannot take from them.
+        # The threads hold objects that an exiting interpreter cannot take from them.
         atexit._run_exitfuncs()
         _end_process()
     sys.stdout.flush()
     sys.stderr.flush()
     watchdog = threading.Thread(target=_end_process_later, name="brd-exit", daemon=True)
-    with contextlib.suppress(RuntimeError):  # without a thread for it, the server ends the process at its own deadline
+    with contextlib.suppress(RuntimeError):  # if this fails, the server ends the process at its own deadline
         watchdog.start()
 
 

@@ -1,7 +1,7 @@
-"""Custom metrics of models: families, and their series, which live in the server.
+"""Custom metrics of models: families and their series. The values live in the server.
 
-A family or metric here is a reference to what the server keeps for all models together. Changes of a value travel
-without an answer, in order with the responses, so that who has a response sees them.
+An object here is a reference to a family or series that the server keeps for all models. Changes of a value are sent
+without an answer, in order with the responses. So a client that has a response sees the changes before it.
 """
 
 import enum
@@ -35,7 +35,7 @@ _DELETED = (
 
 
 class MetricFamily:
-    """Metrics of one name. Deleting the object ends the metrics that were made by it."""
+    """Metrics of one name. Deleting the object deletes the metrics that it has created."""
 
     COUNTER = COUNTER
     GAUGE = GAUGE
@@ -51,7 +51,7 @@ class MetricFamily:
         self._reference.id()
 
     def Metric(self, labels: dict | None = None, buckets: list | None = None) -> "Metric":  # noqa: N802 -- the name that models use
-        """The series with these labels. `buckets` are the ascending upper bounds of a histogram."""
+        """Returns the series with these labels. `buckets` are the ascending upper bounds of a histogram."""
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is not None and not isinstance(buckets, list):
@@ -138,7 +138,7 @@ class Metric:
     def _change(self, what: str, number: float) -> None:
         self._living_family()
         operation = {"do": what, "metric": self._reference.id()}
-        # JSON has no word for the others.
+        # JSON has no infinity and no NaN.
         operation["value"] = number if math.isfinite(number) else str(number)
         _braid_worker.ask(_TOPIC, json.dumps(operation), wait=False)
 
@@ -149,14 +149,14 @@ class Metric:
         return family
 
     def __del__(self):
-        # A family takes its metrics with it.
+        # Deleting a family deletes its metrics.
         if "_reference" in self.__dict__ and self._family() is not None:
             self._reference.drop()
 
 
 class _Reference:
-    """What the server keeps for this process. A forked child of the process, which is another process to the server,
-    gets its own when it first needs it."""
+    """The server's id of a family or series, for this process. A forked child counts as another process: it gets its
+    own id on first use."""
 
     def __init__(self, kind: str, create):
         self._kind = kind
@@ -177,7 +177,7 @@ class _Reference:
         try:
             _braid_worker.ask(_TOPIC, json.dumps({"do": f"drop_{self._kind}", self._kind: self._id}), wait=False)
         except Exception:
-            # The process ends, and what it refers to with it.
+            # The process is ending, and the server then drops the reference.
             pass
 
 
@@ -194,7 +194,7 @@ def _failure(prefix: str, cause: str) -> TritonModelException:
 
 
 def _to_float(function: str, value) -> float:
-    # float() would take texts as well.
+    # float() would also accept text.
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"{function}(): incompatible function arguments: expected a number, not {type(value).__name__}")
     return float(value)

@@ -1,4 +1,4 @@
-"""pb_utils.ModelConfig: what auto_complete_config() fills in."""
+"""pb_utils.ModelConfig: the configuration that auto_complete_config() completes."""
 
 import json
 
@@ -11,18 +11,18 @@ _INPUT_KEYS = {
 
 
 class ModelConfig:
-    """A model's configuration, which can be completed but not contradicted: what config.pbtxt says stays. All
-    errors are ValueError."""
+    """A model's configuration. It can be completed, but values of config.pbtxt cannot be changed. All errors are
+    ValueError."""
 
     def __init__(self, model_config: str):
         self._model_config = json.loads(model_config)
 
     def as_dict(self) -> dict:
-        """The configuration, by its field names."""
+        """Returns the configuration as a dict by field names."""
         return self._model_config
 
     def set_max_batch_size(self, max_batch_size: int) -> None:
-        """Sets the largest batch; refused when more is configured."""
+        """Sets the largest batch size. Raises if config.pbtxt has a larger one."""
         configured = self._model_config.get("max_batch_size", 0)
         if configured > max_batch_size:
             raise ValueError(
@@ -32,7 +32,7 @@ class ModelConfig:
         self._model_config["max_batch_size"] = max_batch_size
 
     def set_dynamic_batching(self) -> None:
-        """Turns dynamic batching on; refused when another scheduler is configured."""
+        """Turns dynamic batching on. Raises if another scheduler is configured."""
         for scheduler in ("sequence_batching", "ensemble_scheduling"):
             if scheduler in self._model_config:
                 raise ValueError(
@@ -50,7 +50,7 @@ class ModelConfig:
         self._add("output", output)
 
     def set_model_transaction_policy(self, transaction_policy_dict: dict) -> None:
-        """Sets {"decoupled": bool}; refused when the configuration says otherwise."""
+        """Sets {"decoupled": bool}. Raises if the configuration has another value."""
         for key in transaction_policy_dict:
             if key != "decoupled":
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Importing the file of a model."""
+"""Imports the file of a model."""
 
 import importlib.machinery
 import importlib.util
@@ -8,8 +8,8 @@ from types import ModuleType
 
 
 class _FreshLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the source each time. A model file that is replaced within a second by one of the same size
-    would otherwise be taken for the cached one."""
+    """Compiles the source on each import. Otherwise Python would use the cached bytecode if a model file is replaced
+    within a second by one of the same size."""
 
     def get_code(self, fullname):
         path = self.get_filename(fullname)
@@ -17,8 +17,8 @@ class _FreshLoader(importlib.machinery.SourceFileLoader):
 
 
 def extend_path(model_file: str) -> None:
-    """Appends what models import from: the file's folder, the one around it, and that of the two modules
-    which are the API."""
+    """Appends the model's import folders to sys.path: the file's folder, its parent, and the folder of the two API
+    modules."""
     folder = os.path.dirname(model_file)
     leave_front()
     here = sys.path.pop()
@@ -26,7 +26,8 @@ def extend_path(model_file: str) -> None:
 
 
 def leave_front() -> None:
-    """The folder of this package was needed in front, to find it; from now on it comes last."""
+    """Moves the folder of this package from the front of sys.path to its end; it was first so that the package was
+    found."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     while here in sys.path:
         sys.path.remove(here)
@@ -34,8 +35,8 @@ def leave_front() -> None:
 
 
 def load(model_file: str, module_name: str) -> ModuleType:
-    """Imports the file as `module_name`, for instance `1.model`: as part of a package that is its folder, so
-    that relative imports find its neighbours."""
+    """Imports the file as `module_name`, for instance `1.model`. The folder becomes the package, so relative imports
+    find its other files."""
     package, _, _ = module_name.rpartition(".")
     if package:
         _make_package(package, os.path.dirname(model_file))

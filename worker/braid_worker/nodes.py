@@ -1,4 +1,4 @@
-"""The Python nodes of a graph: their objects, from the load to the unload."""
+"""The Python nodes of a graph, from load to unload."""
 
 import contextlib
 import importlib.machinery
@@ -17,7 +17,7 @@ _CLASS = "OvmsPythonModel"
 
 
 class NodeError(Exception):
-    """A node that cannot be loaded, for clients and, with all that is known, for the log."""
+    """A node that cannot be loaded: a text for clients, and a full one for the log."""
 
     def __init__(self, name: str, file: str, what: str, error: BaseException | None = None):
         told, logged = errors.describe(error) if error is not None else ("", "")
@@ -28,17 +28,17 @@ class NodeError(Exception):
 
 
 class Nodes:
-    """All objects of one graph. The methods are called on the main thread, one after the other."""
+    """The node objects of one graph. Its methods are called on the main thread, one at a time."""
 
     def __init__(self, config: dict):
         self._config = config["nodes"]
-        self._modules = {}  # by the path of the file
-        self._folders = []  # of handlers, on sys.path
-        self._objects = []  # [(object, name, file)], those whose initialize() has failed too
+        self._modules = {}  # by file path
+        self._folders = []  # the handlers' folders on sys.path
+        self._objects = []  # [(object, name, file)], including those whose initialize() has failed
 
     def load(self) -> bool:
-        """Makes and initializes all objects and hands them to the native side. Returns whether some keep state
-        for each run of the graph. Raises NodeError; what was made is to be finalized then as well."""
+        """Creates and initializes all objects, and passes them to the native side. Returns whether nodes keep state for
+        each run of the graph. Raises NodeError; then too, finalize() must be called."""
         wants_sessions = False
         for node in self._config:
             name, file = node["name"], node["handler_path"]
@@ -54,7 +54,7 @@ class Nodes:
                 name=name,
                 file=file,
                 outputs=node["output_names"],
-                # The one stream that a node may both read and write.
+                # The only stream that a node may both read and write.
                 loopback=[output for output in node["output_names"] if loops and output in node["input_names"]],
                 exported=node.get("exported", []),
                 kept=node.get("kept", []),
@@ -65,7 +65,7 @@ class Nodes:
         return wants_sessions
 
     def finalize(self) -> None:
-        """Ends all objects, each once. What they raise is logged and has no further effect."""
+        """Finalizes each object once. Their exceptions are only logged."""
         objects, self._objects = self._objects, []
         for model, name, file in objects:
             try:
@@ -101,7 +101,7 @@ class Nodes:
                     "node_name": node["name"],
                     "input_names": list(node["input_names"]),
                     "output_names": list(node["output_names"]),
-                    "outputs_names": list(node["output_names"]),  # as the documentation has it
+                    "outputs_names": list(node["output_names"]),  # the name in OpenVINO Model Server's documentation
                     "base_path": os.path.dirname(node["handler_path"]),
                 }
             )
@@ -109,7 +109,7 @@ class Nodes:
             raise NodeError(node["name"], node["handler_path"], "initialize failed: ", error) from error
 
     def _import(self, file: str):
-        """Each file is a module of its own, so files of one name in two folders do not meet."""
+        """Imports each file as a separate module, so files of the same name in two folders do not conflict."""
         module = self._modules.get(file)
         if module is None:
             self._prefer_folder(os.path.dirname(file))
@@ -120,7 +120,8 @@ class Nodes:
         return module
 
     def _prefer_folder(self, folder: str) -> None:
-        """What stands beside a handler is found, before the neighbours of other handlers."""
+        """Moves the folder in front of other handlers' folders, so that imports find the handler's own neighbours
+        first."""
         if folder in self._folders:
             sys.path.remove(folder)
             self._folders.remove(folder)
@@ -129,7 +130,8 @@ class Nodes:
         self._folders.insert(0, folder)
 
     def _neighbours_of_others(self, folder: str) -> list[str]:
-        """Modules from beside other handlers that have a namesake in this folder, which is meant here."""
+        """Returns imported modules from other handlers' folders whose name also exists in this folder; the handler
+        means its own."""
         names = {}
         for name in sys.modules:
             top = name.partition(".")[0]
@@ -140,7 +142,7 @@ class Nodes:
 
 
 def _folder_of(module) -> str | None:
-    """Where the import system has found a module."""
+    """Returns the folder in which the import system has found a module."""
     path = getattr(module, "__path__", None)
     try:
         return os.path.dirname(next(iter(path)) if path else module.__file__)

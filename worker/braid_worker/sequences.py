@@ -1,4 +1,4 @@
-"""What a model may define so that a server keeps its sequences: save_sequence and load_sequence."""
+"""save_sequence and load_sequence: with these two functions of a model, the server can save its sequences."""
 
 import inspect
 
@@ -17,7 +17,7 @@ class SequenceError(Exception):
 
 
 def saves(model_class: type, decoupled: bool) -> bool:
-    """Whether the model has both. Raises TypeError for what cannot be right."""
+    """Whether the model has both. Raises TypeError for invalid definitions."""
     found = [function for function in FUNCTIONS if hasattr(model_class, function)]
     if not found:
         return False

@@ -1,13 +1,14 @@
-"""The warm process of one Python environment: has loaded what every worker needs, and forks them.
+"""The warm process of one Python environment: has imported all modules that workers need, and forks workers.
 
     python zygote.py FD
 
-FD is a SOCK_SEQPACKET socket. The first message out is JSON, {"ready": true, "python": ..., "numpy": ...} or
-{"ready": false, "error": ...}. Then each request is {"name": ..., "apart": true or false} with five descriptors:
-memory, socket and wake-up of the channel, standard output, standard error. A worker that is apart is out of the reach of the others. Its answer is {"pid": ...}, of a worker that
-is no child of this process any more, or {"error": ...}. It ends when the socket hangs up.
+FD is a SOCK_SEQPACKET socket. The first message to the server is JSON: {"ready": true, "python": ..., "numpy": ...} or
+{"ready": false, "error": ...}. Each request is {"name": ..., "apart": true or false} with five descriptors: memory,
+socket and wake-up of the channel, standard output, standard error. With "apart", the worker is isolated from other
+workers. The answer is {"pid": ...} or {"error": ...}; the worker is not a child of this process any more. The process
+ends when the socket is closed.
 
-It stays single-threaded and runs no code of users. Everything it does is before a fork or after one.
+It stays single-threaded and runs no user code. All its work is done before or after a fork.
 """
 
 import gc
@@ -19,7 +20,7 @@ import sys
 import warnings
 
 if __name__ == "__main__":
-    # Run as a script: the folder around the package is where everything is found.
+    # Run as a script: modules are imported from the folder around the package.
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     sys.path.insert(0, os.path.dirname(_here))
@@ -38,7 +39,7 @@ _DESCRIPTORS = 5
 
 
 def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -> int:
-    """Forks twice, so that the worker's parent is the server, which is a subreaper. Returns its pid; 0 in the
+    """Forks twice, so that the server, a subreaper, becomes the worker's parent. Returns the worker's pid; 0 in the
     worker itself."""
     inward, outward = os.pipe()
     child = os.fork()
@@ -51,7 +52,7 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
             os.close(inward)
             server.close()
             try:
-                # With a session of its own, or it would be ended together with the warm process, and have its terminal.
+                # Without a new session it would share the warm process's terminal, and be ended together with it.
                 os.setsid()
                 os.write(outward, str(os.getpid()).encode())
                 os.close(outward)
@@ -63,7 +64,7 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
     os.close(outward)
     with os.fdopen(inward, "rb") as pipe:
         text = pipe.read()
-    # The worker is the server's child from the moment that its parent is seen to be dead.
+    # The worker is the server's child once its parent is dead.
     os.waitpid(child, 0)
     if not text:
         raise OSError("cannot fork a worker")
@@ -84,8 +85,8 @@ def _become_worker(request: dict, descriptors: list[int]) -> None:
 
 
 def _serve(server: socket.socket) -> tuple[list[int], bool] | None:
-    """Answers requests. Returns the descriptors of the channel and whether it is to be apart in a worker, and None in
-    the warm process at its end."""
+    """Answers requests. Returns in a worker, with the channel's descriptors and its "apart". Returns None in the warm
+    process at its end."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(server, _MAX_REQUEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if not message:
@@ -95,7 +96,7 @@ def _serve(server: socket.socket) -> tuple[list[int], bool] | None:
             if len(descriptors) != _DESCRIPTORS:
                 raise ValueError(f"{len(descriptors)} descriptors instead of {_DESCRIPTORS}")
             with warnings.catch_warnings():
-                # numpy's own threads are what newer Pythons warn of; it has fork handlers for them.
+                # Newer Pythons warn about numpy's threads, but numpy has fork handlers for them.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = _fork_worker(server, request, descriptors)
             if pid == 0:
@@ -122,7 +123,7 @@ def main() -> None:
         return
     _braid_worker.outlive_signals()
     _braid_worker.set_process_name("brd-warm")
-    # What is loaded now stays: the collector of a worker need not touch it, and its pages stay shared.
+    # Freezes all current objects: the garbage collector of workers skips them, and their pages stay shared.
     gc.collect()
     gc.freeze()
     ready = {"ready": True, "python": platform.python_version(), "numpy": numpy.__version__}
@@ -130,7 +131,7 @@ def main() -> None:
         server.send(json.dumps(ready).encode())
         become = _serve(server)
     except OSError:
-        # The server is gone; so is the reason to be here.
+        # The server is gone, so this process ends.
         return
     if become is not None:
         channel, apart = become

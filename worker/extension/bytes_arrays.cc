@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// A buffer of Python's that is given back.
+// A buffer of a Python object; released by the destructor.
 class BufferView {
  public:
   ~BufferView() {
@@ -45,7 +45,7 @@ size_t CountElements(std::string_view wire, bool& ok) {
   return count;
 }
 
-// Puts the elements into an array of objects, which holds None everywhere.
+// Puts the elements into an array of objects that are all None.
 bool Fill(PyObject* array, std::string_view wire, size_t count) {
   BufferView view;
   if (!view.Get(array, PyBUF_WRITABLE)) return false;
@@ -74,7 +74,8 @@ bool BytesItems::Take(PyObject* array) {
   if (!view.Get(objects.get(), PyBUF_SIMPLE)) return false;
   const size_t count = static_cast<size_t>(view->len) / sizeof(PyObject*);
   auto* const* elements = static_cast<PyObject* const*>(view->buf);
-  // str() below runs code of the user, who may change the array meanwhile; so all elements are held first.
+  // str() below runs user code, which may change the array. So the loop first takes a reference to each
+  // element.
   items_.reserve(count);
   for (size_t i = 0; i < count; ++i) items_.push_back(Ref::Share(elements[i] ? elements[i] : Py_None));
   for (Ref& item : items_) {

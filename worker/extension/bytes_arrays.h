@@ -1,4 +1,4 @@
-// BYTES tensors: between the wire form and numpy arrays of objects.
+// Conversion of BYTES tensors between the wire format and numpy arrays of objects.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace braid {
 
-// The elements of an array as bytes: exact `bytes` as they are, everything else as the UTF-8 of its str().
+// The elements of an array as bytes: exact `bytes` objects unchanged, all others as the UTF-8 of their str().
 class BytesItems {
  public:
-  // `array` is a numpy array of objects, or of fixed-length bytes. False with an exception set.
+  // Takes the elements of a numpy array of objects or of fixed-length bytes. False with an exception set.
   bool Take(PyObject* array);
-  // Of the wire form.
+  // The size of all elements in wire format.
   size_t wire_size() const { return wire_size_; }
   // Writes wire_size() bytes.
   void Write(std::byte* out) const;
@@ -25,11 +25,11 @@ class BytesItems {
   size_t wire_size_ = 0;
 };
 
-// An array of objects with the given shape from the wire form; null with an exception set when the two do
-// not fit each other.
+// Returns an array of objects with the given shape. Null with an exception set if the wire data does not fit
+// the shape.
 PyObject* ArrayFromWire(std::span<const std::byte> wire, const Shape& shape);
 
-// The same with one dimension, of as many elements as there are.
+// The same with one dimension; the data determines its size.
 PyObject* FlatArrayFromWire(std::span<const std::byte> wire);
 
 // pb_utils.serialize_byte_tensor and deserialize_bytes_tensor; METH_O.

@@ -25,7 +25,7 @@ PyObject* ErrorResponse(StatusCode code, std::string_view text) {
 
 PyObject* ErrorResponse(const Status& status) { return ErrorResponse(status.code(), status.message()); }
 
-// The request whose trace the call belongs to; 0 for none.
+// Returns the request whose trace includes the call; 0 for none.
 uint64_t TracedRequest(const Ref& trace) {
   if (!trace) return 0;
   Ref id = Ref::Steal(PyObject_GetAttrString(trace.get(), "request_id"));
@@ -39,7 +39,7 @@ uint64_t TracedRequest(const Ref& trace) {
 
 // --- Beginning
 
-// Fills the message; its views are of the request, whose large inputs are in place then.
+// Fills and encodes the message. Its views refer to the request. Large inputs are then in shared memory.
 Status Calls::Encode(const PyRequest& request, CallMessage& message) {
   RequestMessage& inner = message.request;
   message.model_name = request.model_name;
@@ -57,8 +57,8 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
   inner.requested_outputs.assign(request.requested_outputs.begin(), request.requested_outputs.end());
   const Py_ssize_t count = request.inputs ? PyList_Size(request.inputs.get()) : 0;
   inner.inputs.reserve(static_cast<size_t>(count));
-  std::vector<Ref> copies;    // until the message is encoded
-  std::optional<bool> stays;  // on a GPU, what lies there
+  std::vector<Ref> copies;    // live until the message is encoded
+  std::optional<bool> stays;  // GPU tensors may stay on the GPU
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const object = PyList_GetItem(request.inputs.get(), i);
     const PyTensor& tensor = ValueOf<PyTensor>(object);
@@ -111,7 +111,7 @@ PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
 
 // --- Responses
 
-// Null without an exception for the bare end of a call that does not count.
+// Returns null without an exception for the bare end of a call if that does not count.
 PyObject* Calls::MakeResponse(const Exchange& exchange, std::span<const std::byte> message,
                               bool bare_end_counts) {
   ResponseMessage response;
@@ -145,7 +145,7 @@ PyObject* Calls::MakeResponse(const Exchange& exchange, std::span<const std::byt
   return NewObject(State().response_type, std::move(made));
 }
 
-// Waits for the next message; false when there is none left. Errors: the conversation is over.
+// Waits for the next message; false if there are no more. Errors: the connection is closed.
 Result<bool> Calls::NextMessage(Exchange& exchange, std::vector<std::byte>& message) {
   Inbox& inbox = worker_.inbox();
   while (true) {
@@ -169,7 +169,7 @@ PyObject* Calls::NextResponse(Exchange& exchange) {
   return got.value() ? MakeResponse(exchange, message, true) : nullptr;
 }
 
-// The one response of a call that can have no more.
+// Returns the response of a call that has at most one.
 PyObject* Calls::OnlyResponse(Exchange& exchange) {
   Ref response;
   std::vector<std::byte> message;
@@ -185,7 +185,7 @@ PyObject* Calls::OnlyResponse(Exchange& exchange) {
 
 void Calls::Drop(std::span<const std::byte> message) {
   ResponseMessage response;
-  // An answer that nobody waits for has no memory.
+  // An answer to a question has no memory.
   if (!Decode(message, response, MessageType::kCallResponse)) return;
   for (const TensorMessage& output : response.outputs) worker_.connection().Refuse(output);
 }
@@ -251,7 +251,7 @@ void Calls::Settle(const Awaited& awaited, PyObject* value) {
   }
   done = Ref::Steal(PyObject_CallMethod(awaited.loop.get(), "call_soon_threadsafe", "OOO",
                                         State().settle_future, awaited.future.get(), value));
-  // A loop that is closed has nobody who waits in it.
+  // A closed loop has no waiting tasks.
   if (!done && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear();
 }
 

@@ -1,6 +1,6 @@
-// Calls: requests of user code to the server's models (BLS), on the caller's side.
+// Calls: requests of user code to models of the server (BLS), on the caller's side.
 //
-// What goes wrong with a call is a response with an error, never an exception. The GIL guards all of it.
+// A failed call results in a response with an error, never in an exception. The GIL guards all state.
 #pragma once
 
 #include <cstdint>
@@ -24,26 +24,27 @@ class Calls {
  public:
   explicit Calls(Worker& worker) : worker_(worker) {}
 
-  // Runs a request: an InferenceResponse, or an iterator of them. Null with an exception set.
+  // Sends a request. Returns an InferenceResponse, or an iterator with `decoupled`. Null with an exception
+  // set.
   PyObject* Exec(const PyRequest& request, bool decoupled);
-  // The same in a future of `loop`, which runs on this thread. With `decoupled` it is done with the first
-  // response.
+  // The same with a future of `loop`, which runs on this thread. With `decoupled` the first response
+  // completes the future.
   PyObject* AsyncExec(const PyRequest& request, bool decoupled, PyObject* loop);
-  // The future of that call was cancelled.
+  // Cancels a call of AsyncExec(), because its future was cancelled.
   void CancelAwaited(uint64_t call_id);
 
-  // What the inbox has noticed for AsyncExec(), and what it has for calls that nobody waits for.
+  // Handle chores of the inbox: Complete() an exchange of AsyncExec(), Drop() a message of an abandoned call.
   void Complete(const std::shared_ptr<Exchange>& exchange);
   void Drop(std::span<const std::byte> message);
 
-  // The next response to a call: waits for it. Null without an exception when there is none left. The bare
-  // end of a call is a response without tensors.
+  // Waits for the next response to a call. Null without an exception if there are no more. The bare end of a
+  // call counts as a response without tensors.
   PyObject* NextResponse(Exchange& exchange);
-  // Asks the server to end the call; what it has answered until then still comes.
+  // Asks the server to end the call; responses sent before that still arrive.
   void Cancel(Exchange& exchange);
-  // Ends a call that nobody waits for any more.
+  // Ends a call and discards its responses.
   void Abandon(Exchange& exchange);
-  // In the child after a fork: the calls are the parent's.
+  // In a forked child: forgets the parent's calls.
   void ForgetAll() { awaited_.clear(); }
 
  private:
@@ -54,7 +55,7 @@ class Calls {
     bool decoupled = false;
   };
 
-  // `waits`: the calling thread does nothing else until the only response is there.
+  // `waits`: the calling thread blocks until the only response arrives.
   Result<std::shared_ptr<Exchange>> Start(const PyRequest& request, bool decoupled, Exchange::Notice notice,
                                           bool background, bool waits);
   Status Encode(const PyRequest& request, CallMessage& message);

@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-// A segment is on its way when a message names it; it is the watching thread that has not run yet.
+// A message names a segment only after it was sent, so the wait is only for the watching thread.
 constexpr int64_t kSegmentWaitNs = 30'000'000'000;
 constexpr int kSocketWaitMs = 1000;
 constexpr int64_t kTrimIntervalNs = 1'000'000'000;
@@ -60,12 +60,12 @@ void Connection::Watch(Alone alone) {
   while (true) {
     Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
     if (!received.ok()) {
-      // The usual end of it is that the server is gone, which is nothing to talk about.
+      // kUnavailable is the usual reason: the server is gone. It is not worth a message.
       if (received.status().code() != StatusCode::kUnavailable) {
         std::fprintf(stderr, "braid worker %d: %s\n", static_cast<int>(getpid()),
                      received.status().message().c_str());
       }
-      // Without a server nobody else ends what user code has started.
+      // Without a server, no other process ends the processes of user code.
       if (const auto family = ProcessFamily::Own(); family && alone == Alone::kEndsFamily)
         family->End(kFamilyNs);
       _exit(1);
@@ -88,8 +88,8 @@ Status Connection::Send(std::span<const std::byte> message, bool quietly) {
 }
 
 bool Connection::has_to_trim() const {
-  // What the server gives back comes quietly: nothing wakes this thread for it, and only then is there
-  // something to trim.
+  // The server's releases do not wake this thread, and only they make memory trimmable. So the thread must
+  // poll while the server holds blocks.
   return arena_->has_excess() || !lent_out_.empty();
 }
 
@@ -144,7 +144,7 @@ Result<Buffer> Connection::TakeOwn(const TensorMessage& tensor) {
 void Connection::Refuse(const TensorMessage& tensor) {
   if (tensor.place == Place::kInline) return;
   if (tensor.place != Place::kReceiverMemory) return QueueRelease(tensor.handle);
-  // What is given back to this process is free then.
+  // Memory that this process gets back is then free.
   static_cast<void>(TakeBack(tensor.handle));
 }
 
@@ -176,7 +176,7 @@ Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor
 }
 
 Result<Buffer> Connection::AllocateOutput(size_t bytes) {
-  // A child has the parent's memory before it, which it must not write to.
+  // A forked child sees its parent's memory, and must not write to it.
   BRAID_RETURN_IF_ERROR(CheckOpen());
   BRAID_ASSIGN_OR_RETURN(Buffer block, arena_->Allocate(bytes));
   BRAID_RETURN_IF_ERROR(Announce(*static_cast<SegmentBlock*>(block.owner())->segment()));
@@ -187,7 +187,7 @@ Status Connection::Announce(const Segment& segment) {
   if (announced_.contains(segment.id())) return OkStatus();
   Status announced = channel_->SendSegment(segment, segment.id());
   if (!announced.ok()) {
-    // The server takes segments while it reads messages; it may be behind.
+    // The server receives segments while it reads messages; it may be behind.
     pollfd socket{channel_->socket(), POLLOUT, 0};
     poll(&socket, 1, kSocketWaitMs);
     announced = channel_->SendSegment(segment, segment.id());
@@ -249,7 +249,7 @@ void Connection::QueueRelease(const MemoryHandle& handle, std::shared_ptr<Device
     message.handles.push_back(handle);
     std::vector<std::byte> encoded;
     Encode(encoded, message);
-    static_cast<void>(Send(encoded));  // as in SendReleases()
+    static_cast<void>(Send(encoded));  // see SendReleases()
   });
 }
 
@@ -264,7 +264,7 @@ void Connection::SendReleases(bool quietly) {
   message.handles.swap(releases_);
   releases_bytes_ = 0;
   Encode(release_message_, message);
-  // A failure means that the server is gone or stuck; the watching thread sees to that.
+  // On failure the server is gone or stuck; the watching thread handles that.
   static_cast<void>(Send(release_message_, quietly));
   message.handles.clear();
   releases_.swap(message.handles);
@@ -284,7 +284,7 @@ bool Connection::HandleRetireSegment(std::span<const std::byte> message) {
   if (!Decode(message, retired)) return false;
   segments_.Remove(retired.segment);
   if (auto known = mapped_.extract(retired.segment)) {
-    // The driver may take its time for unmapping.
+    // The driver may take long to unmap the memory.
     const std::shared_ptr<CudaContext> device = known.mapped()->shared_context();
     WhenDone(device, [memory = std::move(known.mapped())] {});
   }
@@ -316,7 +316,7 @@ void Connection::Trim() {
 void Connection::Drain(int64_t timeout_ns) {
   std::vector<std::byte> message;
   const int64_t deadline = SteadyNowNs() + timeout_ns;
-  // Receiving is what hears of room; there is nothing more to be said to this worker.
+  // Only a receive notices room in the ring. The server sends this worker no more messages.
   while (SteadyNowNs() < deadline) {
     channel_->Flush();
     if (channel_->Receive(message, 0) == Channel::Outcome::kTimeout) break;

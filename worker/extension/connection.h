@@ -1,7 +1,8 @@
-// Connection: the worker's end of the channel, with the memory that is lent either way.
+// Connection: the worker's end of the channel, and the memory lent in both directions.
 //
-// The GIL guards all of it but the channel, and the threads of its own and of devices, which use only what is safe for
-// any thread. Nothing here calls Python, and nothing waits but for a segment that is on its way.
+// The GIL guards all of it. Exceptions are the channel, and the watching thread and device threads, which use
+// only thread-safe parts. Nothing here calls Python. Nothing blocks, except for a segment that is still in
+// transit.
 #pragma once
 
 #include <atomic>
@@ -26,11 +27,11 @@ namespace braid {
 
 class Connection;
 
-// Memory of the server that it has lent with an input. When the last holder lets go it is given back, unless
-// it went back as an output. Memory that others see too is seen through a private view.
+// Memory of the server that was lent with an input. The last owner's release returns it, unless it went back
+// as an output. Memory with other readers is mapped through a private view.
 class Lending {
  public:
-  // `view` is null for memory that nobody else uses.
+  // `view` is null for memory without other users.
   Lending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<Segment> segment,
           std::unique_ptr<PrivateView> view)
       : connection_(connection), handle_(handle), segment_(std::move(segment)), view_(std::move(view)) {}
@@ -39,21 +40,21 @@ class Lending {
   Lending& operator=(const Lending&) = delete;
 
   std::byte* data() const { return view_ ? view_->data() : segment_->base() + handle_.offset; }
-  // What it lies in; null for a private view.
+  // The mapping that contains the memory; null for a private view.
   SharedMapping* mapping() const { return view_ ? nullptr : segment_.get(); }
   bool Contains(const std::byte* at, size_t size) const {
     return at >= data() && size <= handle_.size && static_cast<size_t>(at - data()) <= handle_.size - size;
   }
-  // A part of it, as it is named to the server.
+  // Returns the server's handle of a part.
   MemoryHandle HandleOf(const std::byte* at, size_t size) const {
     return {handle_.segment, handle_.offset + static_cast<uint64_t>(at - data()), size};
   }
-  // Whether the server can have `part` back as an output: it has not gone back yet, and the server sees what
-  // is in it. REQUIRES: nobody else holds this.
+  // Whether `part` can go back to the server as an output: it has not gone back yet, and the server sees its
+  // content. REQUIRES: there is no other owner.
   bool CanHandBack(std::span<const std::byte> part) const {
     return !handed_back_ && (!view_ || view_->Unchanged(part));
   }
-  // The server takes it back with the message that names it.
+  // The next message hands the memory back to the server.
   void HandBack() { handed_back_ = true; }
 
  private:
@@ -64,7 +65,8 @@ class Lending {
   bool handed_back_ = false;
 };
 
-// The same of memory on a GPU: it is mapped there, and given back when the device has done all that it was given by then.
+// The same for GPU memory. It is mapped in this process. It is returned once the device has finished all work
+// that it was given until the last owner's release.
 class DeviceLending {
  public:
   DeviceLending(Connection& connection, const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory)
@@ -85,77 +87,81 @@ class Connection {
  public:
   static Result<std::unique_ptr<Connection>> Open(Channel::WorkerEnd end);
 
-  // Starts the thread that takes segments, and ends the process when the server is gone: whatever Python is
-  // doing then has nobody to do it for. A worker takes along all that user code has started.
+  // Starts the thread that receives segments. It ends the process as soon as the server is gone, even during
+  // user code, because nothing can use the results then. With kEndsFamily, it also ends all processes that
+  // user code has started.
   enum class Alone : unsigned char { kEnds, kEndsFamily };
   Status StartWatching(Alone alone);
   void ConfigureArena(size_t keep_bytes);
-  // What is kept on each GPU; DevicePool::kKeepBytes where nothing is said.
+  // Sets the idle memory to keep on each GPU; the default is DevicePool::kKeepBytes.
   void ConfigurePools(std::span<const LoadMessage::DevicePool> pools);
 
-  // Refused in a forked child, which would disturb its parent's conversation, and after Close().
+  // Sends a message. Fails after Close(), and in a forked child, whose messages would corrupt its parent's
+  // connection.
   Status Send(std::span<const std::byte> message, bool quietly = false);
-  // To be called in the child after a fork.
+  // Must be called in the child after a fork.
   void MarkForked() { forked_ = true; }
   bool forked() const { return forked_; }
-  // Whether anything can be sent.
+  // Whether messages can be sent.
   Status CheckOpen() const;
-  // Nothing is sent from now on.
+  // No message is sent after this.
   void Close() { closed_ = true; }
 
-  // While the main thread waits: what other threads let go of meanwhile is given back at once.
+  // While the main thread waits, memory that other threads release is returned at once.
   void set_waiting(bool waiting) { waiting_ = waiting; }
-  // Whether Trim() is to be called again before long.
+  // Whether Trim() must be called again soon.
   bool has_to_trim() const;
-  // Until when to wait at most because of it.
+  // The longest wait that still leaves time for Trim().
   int64_t wait_ns() const;
 
-  // To receive from; only its one reader does.
+  // For receiving; only the inbox's current reader may use it.
   Channel& channel() { return *channel_; }
 
   ChannelHeader& header() { return channel_->header(); }
 
-  // The memory of an input is either the server's and borrowed, or this process's own. What others see too is
-  // copied when that costs less than a private view. REQUIRES: not inline.
+  // Whether the memory of an input is borrowed from the server; otherwise this process owns it. Memory with
+  // other readers is copied if that costs less than a private view. REQUIRES: not inline.
   static bool IsBorrowed(const TensorMessage& tensor) {
     return tensor.place == Place::kSenderMemory ||
            (tensor.place == Place::kSharedMemory && tensor.handle.size > kCopiedBytes);
   }
-  // Errors: INVALID_ARGUMENT when there is no such memory, UNAVAILABLE when it cannot be mapped.
+  // Borrows the memory of an input. Errors: INVALID_ARGUMENT if it does not exist, UNAVAILABLE if it cannot
+  // be mapped.
   Result<std::shared_ptr<Lending>> Borrow(const TensorMessage& tensor);
-  // A copy, or memory that the server had and gives back with the input. Errors: as for Borrow().
+  // Returns a copy, or this process's own memory that the server returns with the input. Errors: as for
+  // Borrow().
   Result<Buffer> TakeOwn(const TensorMessage& tensor);
-  // Maps an input that lies on a GPU. Errors also: those of the driver; it was given back then.
+  // Maps an input on a GPU. Errors also: those of the driver; the memory is then returned.
   Result<std::shared_ptr<DeviceLending>> BorrowOnDevice(const TensorMessage& tensor);
-  // Gives the memory of an input back without a look at it.
+  // Returns the memory of an input unused.
   void Refuse(const TensorMessage& tensor);
-  // Undoes a Place() of what was never sent.
+  // Undoes a Place() whose message was not sent.
   void Unplace(const TensorMessage& tensor);
-  // The same for all outputs of a response, which then has none.
+  // The same for all outputs of a response; also clears them.
   void Withdraw(std::vector<TensorMessage>& outputs);
-  // Copies the bytes of an output to where the server finds them, and says in `tensor` where that is. Small
-  // ones stay where they are: `bytes` has to live until the message is encoded. Errors: UNAVAILABLE.
+  // Copies the bytes of an output to memory that the server can read, and stores its location in `tensor`.
+  // Small outputs are not copied: `bytes` must live until the message is encoded. Errors: UNAVAILABLE.
   Status Place(std::span<const std::byte> bytes, TensorMessage& tensor);
-  // Memory for an output of more than kInlineTensorBytes, which Placed() says is written.
+  // Allocates memory for an output of more than kInlineTensorBytes. After writing it, call Placed().
   Result<Buffer> AllocateOutput(size_t bytes);
   void Placed(Buffer block, TensorMessage& tensor);
-  // Memory of a GPU for what stays there, see DevicePool, and the same as Placed() for it. REQUIRES: bytes > 0. Errors also:
-  // those of the driver.
+  // The same for an output that stays on a GPU; see DevicePool. REQUIRES: bytes > 0. Errors also: those of
+  // the driver.
   Result<Buffer> AllocateOnDevice(const std::shared_ptr<CudaContext>& context, size_t bytes);
   Status PlacedOnDevice(Buffer block, TensorMessage& tensor);
 
-  // Gives memory back to the server, now or with what is sent next.
+  // Returns memory to the server, now or with the next message.
   void QueueRelease(const MemoryHandle& handle);
-  // The same for memory of a device, which is given back, and unmapped, when the device is done with it.
+  // The same for memory of a device, once the device has finished with it; unmaps it, too.
   void QueueRelease(const MemoryHandle& handle, std::shared_ptr<DeviceMemory> memory);
   void FlushReleases(bool quietly);
-  // The server gives back.
+  // Handle the server's release of memory and its retirement of a segment; false if the message is invalid.
   bool HandleRelease(std::span<const std::byte> message);
   bool HandleRetireSegment(std::span<const std::byte> message);
-  // Gives idle memory back to the system.
+  // Returns idle memory to the system.
   void Trim();
 
-  // Sends what still waits for room, for at most `timeout_ns`.
+  // Sends queued messages that wait for room, for at most `timeout_ns`.
   void Drain(int64_t timeout_ns);
 
  private:
@@ -165,10 +171,10 @@ class Connection {
   Result<Buffer> TakeBack(const MemoryHandle& handle);
   Status Announce(const Segment& segment);
   void SendReleases(bool quietly);
-  // Tells of segments on devices that are gone.
+  // Announces device segments that left the pools.
   void RetireDeviceSegments();
 
-  // More would make the server wait for its memory during a long execution.
+  // Limits; a longer queue would make the server wait for its memory during a long execution.
   static constexpr size_t kMaxQueuedReleases = 128;
   static constexpr size_t kMaxQueuedBytes = 1 << 20;
   static constexpr size_t kCopiedBytes = size_t{1} << 20;
@@ -181,12 +187,12 @@ class Connection {
 
   SegmentIds ids_;
   std::unique_ptr<Arena> arena_;
-  std::unordered_set<uint32_t> announced_;                    // segments of arena_ that the server knows
-  std::map<std::pair<uint32_t, uint64_t>, Buffer> lent_out_;  // blocks of arena_ that the server holds
-  // On GPUs: what this process makes, by device; what it has mapped, by the server's names.
+  std::unordered_set<uint32_t> announced_;  // segments of arena_ that were sent to the server
+  std::map<std::pair<uint32_t, uint64_t>, Buffer> lent_out_;  // blocks that the server holds
+  // GPU memory: this process's pools by device, and mapped segments of the server by id.
   std::map<int, std::shared_ptr<DevicePool>> device_pools_;  // shared with blocks in use
   std::map<int, size_t> device_keep_bytes_;
-  std::map<uint32_t, std::shared_ptr<DeviceMemory>> mapped_;  // shared with what is lent
+  std::map<uint32_t, std::shared_ptr<DeviceMemory>> mapped_;  // shared with lendings
   std::vector<MemoryHandle> releases_;
   size_t releases_bytes_ = 0;
   std::vector<std::byte> release_message_;

@@ -21,7 +21,7 @@ bool Fail(const std::string& what) {
   return false;
 }
 
-// An entry of the dictionary, borrowed; null for none and for None.
+// Returns an entry of the dictionary, borrowed; null if it is missing or None.
 PyObject* Entry(PyObject* facts, const char* name) {
   PyObject* entry = PyDict_GetItemString(facts, name);
   return entry == Py_None ? nullptr : entry;
@@ -36,7 +36,7 @@ bool TakeNumbers(PyObject* tuple, Shape& numbers) {
   return true;
 }
 
-// "<f4", "|u1".
+// Parses a typestr, such as "<f4" or "|u1".
 DataType TypeOfText(PyObject* entry) {
   std::string_view text;
   if (entry == nullptr || !TextOf(entry, text) || text.size() < 3 || text[0] == '>')
@@ -58,7 +58,7 @@ bool IsContiguous(const Shape& shape, const Shape& strides, size_t element_size)
   return true;
 }
 
-// Of its owner, who may be let go of by any thread.
+// Keeps a Python object alive; any thread may release it.
 std::shared_ptr<void> Keep(PyObject* object) {
   Py_INCREF(object);
   return {object, [](void* kept) {

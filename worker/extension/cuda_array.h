@@ -1,5 +1,5 @@
-// Arrays on a GPU by their __cuda_array_interface__, which libraries without DLPack have (numba). Versions 2 and 3 of
-// https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html.
+// Imports GPU arrays through __cuda_array_interface__, for libraries without DLPack (numba). Supports
+// versions 2 and 3 of https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html.
 #pragma once
 
 #include "worker/extension/py.h"
@@ -9,8 +9,8 @@ namespace braid {
 
 bool HasCudaArray(PyObject* source);
 
-// Fills all but the name. The array is kept for as long as the tensor lives; the worker's stream on its device waits for the
-// stream that it names. REQUIRES: HasCudaArray(). False with an exception set.
+// Fills all fields but the name. The tensor keeps the array alive. The worker's stream on the device waits
+// for the stream that the array names. REQUIRES: HasCudaArray(). False with an exception set.
 bool TakeCudaArray(PyObject* source, PyTensor& tensor);
 
 }  // namespace braid

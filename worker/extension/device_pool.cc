@@ -6,7 +6,7 @@
 namespace braid {
 namespace {
 
-// So much of a block may be left over.
+// Acceptable waste in a block; for larger tensors, their own size.
 constexpr size_t kLeftOver = size_t{4} << 20;
 
 }  // namespace
@@ -19,7 +19,7 @@ class DevicePool::Block final : public SegmentBlock {
 
   const std::shared_ptr<Segment>& segment() const override { return segment_; }
   const DeviceMemory& memory() const { return *memory_; }
-  // For one tensor; the pool stays as long as it has one.
+  // Starts the use by one tensor; the pool lives at least as long as the use.
   void Begin(std::shared_ptr<DevicePool> pool, size_t bytes) {
     ResetReferences();
     pool_ = std::move(pool);
@@ -34,7 +34,7 @@ class DevicePool::Block final : public SegmentBlock {
   }
 
   const std::unique_ptr<DeviceMemory> memory_;
-  const std::shared_ptr<Segment> segment_;  // shared with who sends it
+  const std::shared_ptr<Segment> segment_;  // shared with senders of the segment
   std::shared_ptr<DevicePool> pool_;
   size_t bytes_ = 0;
   size_t dirty_ = 0;

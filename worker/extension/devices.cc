@@ -46,7 +46,7 @@ PinnedMemory::Thread ThreadOf(int gpu) {
 void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done) {
   const PinnedMemory::Thread thread = ThreadOf(device->gpu());
   thread([device = std::move(device), done = std::move(done)] {
-    // What a device that fails was given has ended too.
+    // On a device that fails, all work has ended, too.
     static_cast<void>(device->Synchronize());
     done();
   });

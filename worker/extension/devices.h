@@ -1,5 +1,5 @@
-// The GPUs that this worker's user code has tensors on. The driver is opened with the first of them: never in the warm
-// process that workers are forked from, which runs no user code.
+// The GPUs that hold tensors of this worker's user code. The first use opens the driver. The zygote, which
+// workers are forked from, runs no user code and never opens it.
 #pragma once
 
 #include <functional>
@@ -12,21 +12,22 @@
 
 namespace braid {
 
-// The context of a device, with the stream on which this worker reads tensors there; it lasts as long as the process.
-// Guarded by the GIL. Errors: those of the driver.
+// Returns the context of a device, with the worker's stream for tensors there; it lives as long as the
+// process. Guarded by the GIL. Errors: those of the driver.
 Result<std::shared_ptr<CudaContext>> DeviceOf(int gpu);
-// The same of a device by its UUID. Errors also: NOT_FOUND where this process does not see it.
+// The same by the device's UUID. Errors also: NOT_FOUND if this process does not see the device.
 Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid);
 
-// Does things on a thread that may wait for the device, which lasts as long as the process. Guarded by the GIL.
+// Returns a thread that may block on the device; it lives as long as the process. Guarded by the GIL.
 PinnedMemory::Thread ThreadOf(int gpu);
 
-// Calls `done` when the device has come to the end of all that this process has given it by now; on ThreadOf() it,
-// without the GIL. Nobody waits for that, so a device that hangs holds up nothing else. (Not of one stream alone: user code need not
-// name those on which it uses what it is given, and one that it has named may have been destroyed since.) Guarded by the GIL.
+// Calls `done` when the device has finished all work that this process has given it so far. The call runs on
+// ThreadOf(), without the GIL. A device that hangs delays only its own callbacks. Waiting for single streams
+// does not suffice: user code need not name its streams, and may have destroyed one that it named. Guarded by
+// the GIL.
 void WhenDone(std::shared_ptr<CudaContext> device, std::function<void()> done);
 
-// The device that an address lies on. Errors: those of the driver.
+// Returns the device of an address. Errors: those of the driver.
 Result<int> GpuOf(CudaAddress address);
 
 }  // namespace braid

@@ -83,21 +83,21 @@ DataType TypeOf(const DLDataType& dtype) {
   return DataType::kInvalid;
 }
 
-// What a capsule of ours owns.
+// The owner behind an exported capsule.
 struct Export {
   DLManagedTensor managed{};
   Ref tensor;
   Shape shape;
 };
 
-// Called by consumers, on any thread, with or without the GIL.
+// Consumers call it on any thread, with or without the GIL.
 void DeleteExport(DLManagedTensor* managed) {
   const PyGILState_STATE gil = PyGILState_Ensure();
   delete static_cast<Export*>(managed->manager_ctx);
   PyGILState_Release(gil);
 }
 
-// A capsule that nobody took still owns its tensor.
+// A capsule without a consumer still owns its tensor.
 void DropCapsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, kName)) return;
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kName));
@@ -109,12 +109,12 @@ bool Raise(const Status& status) {
   return false;
 }
 
-// A stream as the protocol names it: by its address, where 1 is the default one, and 2 that of the thread.
+// Converts a stream of the protocol: its address, or 1 for the default stream and 2 for the thread's.
 CudaStream StreamOf(intptr_t number) { return reinterpret_cast<CudaStream>(number); }
 constexpr intptr_t kDefaultStream = 1;
 constexpr intptr_t kNoOrder = -1;
 
-// Consumers of what is on a device see it in `stream`.
+// Makes `stream` of the consumer wait for the data on the device.
 bool MakeWait(int gpu, PyObject* stream) {
   intptr_t number = kDefaultStream;
   if (stream != nullptr && stream != Py_None) {
@@ -127,14 +127,15 @@ bool MakeWait(int gpu, PyObject* stream) {
   return led.ok() || Raise(led);
 }
 
-// What __dlpack_device__() says.
+// Calls __dlpack_device__().
 bool DeviceOfProducer(PyObject* source, DLDevice& device) {
   Ref pair = Ref::Steal(PyObject_CallMethod(source, "__dlpack_device__", nullptr));
   return pair &&
          PyArg_ParseTuple(pair.get(), "ii:__dlpack_device__", &device.device_type, &device.device_id) != 0;
 }
 
-// The capsule of an object that makes them. On a GPU it is asked to order its work before the worker's stream there.
+// Returns the capsule of an object with __dlpack__(). On a GPU, asks it to order its work before the worker's
+// stream.
 Ref CapsuleOfProducer(PyObject* source) {
   DLDevice from{};
   if (!DeviceOfProducer(source, from)) return {};
@@ -154,7 +155,7 @@ Ref CapsuleOfProducer(PyObject* source) {
 
 bool IsContiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
-  // The stride of a dimension of one element says nothing.
+  // The stride of a dimension of size 1 is irrelevant.
   int64_t expected = 1;
   for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
@@ -227,7 +228,7 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
     RaiseModelException("DLPack tensor has an impossible shape " + ShapeToString(shape) + ".");
     return false;
   }
-  // Strides of a tensor without elements say nothing, and producers differ in what they give.
+  // Strides of an empty tensor are irrelevant, and differ between producers.
   if (*size > 0 && !IsContiguous(in)) {
     RaiseModelException(
         "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are "
@@ -239,7 +240,7 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
     const Status follows = device.ok() ? (*device)->Follow(StreamOf(kDefaultStream)) : device.status();
     if (!follows.ok()) return Raise(follows);
   }
-  // From here on the tensor is ours: the capsule's own destructor leaves it alone under the new name.
+  // The capsule's destructor does nothing under the new name, so the tensor now belongs to this function.
   if (PyCapsule_SetName(capsule.get(), kUsedName) != 0) return false;
   std::shared_ptr<void> keeper(managed, [](void* pointer) {
     auto* taken = static_cast<DLManagedTensor*>(pointer);

@@ -1,4 +1,4 @@
-// How a worker executes its model: what becomes of a turn.
+// The part of Worker that executes the model.
 
 #include <algorithm>
 #include <cstring>
@@ -18,14 +18,14 @@ constexpr const char* kNotIterative =
     "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to "
     "handle such a flag.";
 
-// A new int or str.
+// Returns a new int or str.
 PyObject* NewCorrelationId(const RequestMessage& request) {
   const auto* number = std::get_if<uint64_t>(&request.correlation_id);
   return number != nullptr ? PyLong_FromUnsignedLongLong(*number)
                            : NewText(std::get<std::string_view>(request.correlation_id));
 }
 
-// The server fills empty places of a batch with requests of no sequence.
+// The server fills empty slots of a batch with requests without a sequence.
 bool IsOfSequence(const RequestMessage& request) {
   const auto* number = std::get_if<uint64_t>(&request.correlation_id);
   return number == nullptr || *number != 0;
@@ -69,7 +69,7 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
     }
     PyObject* tensor = MakeTensor(message.inputs[i], &turn.lendings);
     if (tensor == nullptr && IsOnDevice(message.inputs[i].place)) {
-      // A device that fails costs the execution, not the process.
+      // A failing device fails the execution, but does not end the process.
       if (turn.violation.empty()) turn.violation = TakeExceptionText();
       PyErr_Clear();
       tensor = NewTensor(PyTensor());
@@ -130,7 +130,7 @@ bool Worker::MakeTurn(Turn& turn) {
   if (!turn.list) return false;
   for (size_t i = 0; i < execute_.requests.size(); ++i) {
     PyObject* request = MakeRequest(execute_.requests[i], turn);
-    // What cannot be made is for want of memory, or for a server that does not keep the rules.
+    // The cause is lack of memory, or a protocol violation of the server.
     if (request == nullptr || PyList_SetItem(turn.list.get(), static_cast<Py_ssize_t>(i), request) != 0) {
       return false;
     }
@@ -152,20 +152,20 @@ bool Worker::HandleExecute() {
   const bool called = turn.violation.empty() && CallExecute(turn);
   if (turn.handed_over) return true;
   current_execution_ = 0;
-  // The server expects the answers in the order of the executions.
+  // The server expects responses in the order of the executions.
   return SendStarted() && FinishTurn(turn, called);
 }
 
-// Turns what execute() has left behind into the answer, and sends it.
+// Turns the result of execute() into the message kExecuted, and sends it.
 bool Worker::FinishTurn(Turn& turn, bool called) {
   turn.executed.infer_end_ns = SteadyNowNs();
-  // What the turn lets go of is given back with the answer.
+  // Memory that the turn releases is returned with the answer.
   connection_->set_waiting(false);
   if (!called || !CheckResult(turn) || !Collect(turn)) {
     FailAll(turn, turn.violation.empty() ? DescribeException() : Told(turn.violation));
   }
-  // Python lets go of the server's memory before it is named, so that it can be handed back or used again at
-  // once. Without such memory, the answer goes first.
+  // With lent memory, Python releases it before the answer names it, so that it can be handed back or reused
+  // at once. Without, the answer is sent first.
   if (!turn.lendings.empty()) Settle(turn);
   const bool replied = Reply(turn);
   connection_->set_waiting(in_loop_);
@@ -181,7 +181,7 @@ bool Worker::Reply(Turn& turn) {
   Encode(outgoing_, turn.executed);
   Status sent = connection_->Send(outgoing_);
   if (sent.code() == StatusCode::kInvalidArgument) {
-    // Too long: an error text or parameters beyond all bounds.
+    // The message is too long because of an error text or parameters.
     for (ResponseMessage& response : turn.executed.responses) {
       response.code = StatusCode::kInternal;
       response.error = sent.message();
@@ -214,8 +214,9 @@ bool Worker::CallExecute(Turn& turn) {
   return StartTask(turn, std::move(turn.result));
 }
 
-// Hands the rest of an execution over to a task of the model's event loop. Of a model that is not decoupled,
-// the next execution begins when the task is done; of one that is, after the task's first step.
+// Moves the rest of an execution to a task of the model's event loop. If the model is not decoupled, the next
+// execution begins when the task is done. If it is decoupled, the next execution begins after the task's
+// first step.
 bool Worker::StartTask(Turn& turn, Ref coroutine) {
   if (!loop_) {
     Ref made = Ref::Steal(PyObject_CallMethod(host_.get(), "make_loop", nullptr));
@@ -256,7 +257,7 @@ void Worker::OnFirstSteps() {
   if (!SendStarted()) LeaveLoopWith(true);
 }
 
-// Tells the server that it can send more: what was started waits for something now.
+// Answers the executions that have started: each now waits, or is done, so the server can send more.
 bool Worker::SendStarted() {
   std::vector<Started> started;
   started.swap(started_);
@@ -275,7 +276,7 @@ bool Worker::SendStarted() {
   return true;
 }
 
-// Everything that is wrong with what execute() returned is found before any of it is used.
+// Validates the whole result of execute() before using any part of it.
 bool Worker::CheckResult(Turn& turn) {
   PyObject* result = turn.result.get();
   if (result == Py_None) return true;
@@ -335,7 +336,7 @@ bool Worker::Collect(Turn& turn) {
     }
   }
   for (const auto& request : turn.requests) {
-    // From here on, flags are set too late.
+    // User code can no longer set flags.
     const bool reschedules = request->TakeRelease();
     if (!reschedules || request->done()) continue;
     if (model_.iterative) {
@@ -358,8 +359,8 @@ bool Worker::Prepare(OpenRequest& request, PyObject* response, OutgoingResponse&
 
 bool Worker::PrepareResponse(OpenRequest& request, PyObject* object, OutgoingResponse& out, Turn* turn) {
   const PyResponse& response = ValueOf<PyResponse>(object);
-  // With memory to give back, the objects are gone before the message is encoded; what it needs of them is
-  // kept.
+  // With lent memory, the objects are released before the message is encoded, so `out.holds` keeps the needed
+  // ones.
   const bool outlives = turn != nullptr && !turn->lendings.empty();
   ResponseMessage& message = out.message;
   message.request_id = request.id();
@@ -435,7 +436,8 @@ bool Worker::FailResponse(OutgoingResponse& out, const Status& status) {
   return true;
 }
 
-// Drops what Python has of this turn, then decides where the outputs go that lie in the server's memory.
+// Drops Python's references of this turn. Then hands back outputs in the server's memory, or copies them if
+// they have another owner.
 void Worker::Settle(Turn& turn) {
   turn.result = {};
   turn.list = {};
@@ -526,7 +528,7 @@ bool Worker::SendEnd(OpenRequest& request) {
 }
 
 void Worker::FailAbandoned(OpenRequest& request) {
-  // In a forked child the parent still has the request.
+  // In a forked child, the request still belongs to the parent.
   if (forked()) return;
   const std::string text = "Failed to process the request(s) for model '" + model_.instance_name +
                            "', message: " + request.abandoned_because();

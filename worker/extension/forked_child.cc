@@ -1,6 +1,6 @@
-// What a process that user code has forked from the worker's does to call the server: it starts a
-// conversation of its own. What it has inherited stays where it is, because Python objects name its memory;
-// nothing is said or heard there any more.
+// The part of Worker for a forked child of user code: to call the server, it opens a connection of its own.
+// The inherited connection stays allocated, because Python objects refer to its memory, but is never used
+// again.
 #include "ipc/fork_rendezvous.h"
 #include "worker/extension/worker.h"
 
@@ -12,12 +12,12 @@ constexpr int64_t kForkSignalNs = 10'000'000'000;
 }  // namespace
 
 void Worker::AfterForkInChild() {
-  // A child's child asks by way of the worker's channel as well.
+  // A grandchild also asks through the worker's channel.
   if (inherited_ == nullptr) inherited_ = &connection_->channel();
   connection_->MarkForked();
   in_loop_ = false;
   calls_.ForgetAll();
-  // Its locks may be held by threads that are not here, so it cannot be ended; and nothing is read any more.
+  // Threads that do not exist here may hold its locks, so it cannot be ended. It reads no more messages.
   static_cast<void>(inbox_.release());
   inbox_ = std::make_unique<Inbox>(connection_->channel(), [] {});
   inbox_->Break(connection_->CheckOpen().message());

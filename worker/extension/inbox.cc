@@ -15,9 +15,9 @@
 namespace braid {
 namespace {
 
-// One wait of a thread; it goes on after it.
+// Limit of one wait; the thread then waits again.
 constexpr int64_t kForeverNs = 3600'000'000'000;
-// How long a question about readiness may wait for a main thread that is in user code.
+// The longest time that a readiness check waits while the main thread runs user code.
 constexpr auto kLookAround = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -41,7 +41,7 @@ void Inbox::PassLeadLocked() {
     return;
   }
   if (!followers_.empty()) {
-    // It may be on its way out; it passes the lead on then.
+    // The follower may be about to leave; it then passes the lead on.
     if (lead_ == Lead::kNobody) followers_.front()->wake.notify_one();
     return;
   }
@@ -55,7 +55,7 @@ void Inbox::PassLeadLocked() {
   }
 }
 
-// With the lead: receives one message without the lock.
+// Receives one message without the lock. REQUIRES: this thread has the lead.
 Inbox::Outcome Inbox::ReceiveLocked(std::unique_lock<std::mutex>& lock, std::vector<std::byte>& message,
                                     int64_t timeout_ns) {
   lock.unlock();
@@ -91,7 +91,7 @@ Inbox::Outcome Inbox::WaitLocked(std::unique_lock<std::mutex>& lock, Waiter& wai
     if (!leading) {
       TakeLeadLocked();
       leading = true;
-      continue;  // whoever had the lead may have left a chore
+      continue;  // the previous leader may have left a chore
     }
     if (ReceiveLocked(lock, message, left) == Outcome::kReady) SortLocked(message);
   }
@@ -120,7 +120,7 @@ void Inbox::SortLocked(std::vector<std::byte>& message) {
       return;
     }
     case MessageType::kRetireSegment:
-      // A worker with nothing to do would keep it mapped until it has.
+      // Urgent, because an idle worker would keep the segment mapped.
       urgent_ = true;
       [[fallthrough]];
     case MessageType::kRelease:
@@ -172,7 +172,7 @@ void Inbox::GiveToMainLocked(std::vector<std::byte>& message) {
 
 void Inbox::WakeLoop() {
   const std::byte one{1};
-  // A full pipe means that it has a wake-up coming already.
+  // In a full pipe, a wake-up is already pending.
   [[maybe_unused]] ssize_t written = ::write(channel_.wake_fd(), &one, sizeof(one));
 }
 
@@ -213,14 +213,14 @@ Inbox::Outcome Inbox::Next(std::vector<std::byte>& message, int64_t timeout_ns) 
     leading = true;
     const Outcome received = ReceiveLocked(lock, message, std::max<int64_t>(left, 0));
     if (received == Outcome::kTimeout && !broken_) {
-      // An interruption is an end, which the next turn sees.
+      // An interruption means the end; the next iteration notices it.
       if (left <= 0 || SteadyNowNs() >= deadline) break;
       continue;
     }
     if (received != Outcome::kReady) continue;
     const MessageType type = TypeOf(message);
     if ((type == MessageType::kExecute || type == MessageType::kLoad) && main_.empty()) {
-      outcome = Outcome::kReady;  // the usual case, without a detour through the queue
+      outcome = Outcome::kReady;  // the common case, without the queue
       break;
     }
     SortLocked(message);
@@ -230,7 +230,7 @@ Inbox::Outcome Inbox::Next(std::vector<std::byte>& message, int64_t timeout_ns) 
   return outcome;
 }
 
-// --- Several threads in its place
+// --- Several threads instead of the main thread
 
 void Inbox::WillAwait() {
   std::lock_guard lock(mutex_);
@@ -272,7 +272,7 @@ Inbox::Outcome Inbox::Await(int64_t timeout_ns) {
     if (!leading) {
       TakeLeadLocked();
       leading = main_reads_ = true;
-      continue;  // whoever had the lead may have left a chore
+      continue;  // the previous leader may have left a chore
     }
     const int64_t left = deadline - SteadyNowNs();
     if (left <= 0) {
@@ -379,7 +379,7 @@ bool Inbox::Open(const Exchange& exchange) {
   return OpenLocked(exchange) && !ended_ && !broken_;
 }
 
-// An exchange of the process that this one was forked from may have the same id.
+// A forked child's parent may have an exchange with the same id.
 bool Inbox::OpenLocked(const Exchange& exchange) const {
   auto found = open_.find(exchange.id());
   return found != open_.end() && found->second.get() == &exchange;
@@ -444,7 +444,7 @@ void Inbox::StartReaderLocked() {
   if (!reader_.joinable()) {
     Result<std::thread> reader = TryStartThread("brd-read", [this] { Read(); });
     if (!reader.ok()) {
-      // What waits for the reader would do so for ever; the server starts another worker.
+      // Without a reader, calls would wait for ever. The process ends, and the server starts another worker.
       std::fprintf(stderr, "braid worker %d ends: %s\n", static_cast<int>(getpid()),
                    reader.status().message().c_str());
       _exit(1);

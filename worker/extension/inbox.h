@@ -1,18 +1,18 @@
-// Inbox: what the server says, sorted to whoever waits for it. Any thread that waits may be the one that
-// reads.
+// Inbox: sorts the server's messages to the threads that wait for them. Any waiting thread may be the reader.
 //
-// At any time at most one thread reads the channel: it has the lead. A thread that waits takes the lead when
-// nobody has it, and sorts what comes: to the main thread (executions and the like), to exchanges (calls and
-// questions of user code), to the chores (what needs the GIL, whoever does it). When it has what it waits
-// for, it passes the lead to another that waits. So a call on a thread that runs alone costs no hand-over.
+// At most one thread at a time reads the channel: the leader. A waiting thread takes the lead if it is free,
+// and sorts the messages that arrive. Executions, loads and the like go to the main thread. Responses go to
+// exchanges (calls and questions of user code). Work that needs the GIL, on any thread, becomes a chore. Once
+// the leader has its own message, it passes the lead to another waiting thread. So a call on a single thread
+// costs no thread switch.
 //
-// Two stand in where no thread waits: the main thread's event loop, which the server wakes through the
-// channel's wake-up descriptor, and the reader, a thread of the inbox that is started when somebody first
-// needs it: for calls that are awaited in event loops of user code, for what did not fit into the ring, and
-// for the readiness hook, for which it looks around from time to time.
+// Two substitutes read if no thread waits. The main thread's event loop is woken by the server through the
+// channel's wake-up descriptor. The reader is a thread of the inbox, started on first use. It serves calls
+// awaited in event loops of user code, and messages that did not fit into the ring. For the readiness hook,
+// it polls from time to time.
 //
-// Waits are to be called without the GIL; everything else never waits, and any thread may call it unless it
-// says otherwise.
+// Call the waiting functions without the GIL. All other functions never block, and are thread-safe unless
+// stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -32,19 +32,19 @@
 
 namespace braid {
 
-// A call or a question to the server, and what has come for it. Its fields are the inbox's.
+// A call or a question to the server, and the messages that have arrived for it. The inbox guards its fields.
 class Exchange {
  public:
-  // What makes it a chore, once.
+  // The message that makes the exchange a chore, once.
   enum class Notice : uint8_t {
-    kNone,   // a thread waits for it
+    kNone,   // none: a thread waits for it
     kFirst,  // the first message
     kLast,   // the last one
   };
 
   explicit Exchange(uint64_t id) : id_(id) {}
   uint64_t id() const { return id_; }
-  // The GPU of this process that outputs are wanted on. The caller's, with the GIL.
+  // The GPU of this process that should receive the outputs. Set by the caller, guarded by the GIL.
   std::optional<int> preferred_gpu;
 
  private:
@@ -56,9 +56,9 @@ class Exchange {
 
   const uint64_t id_;
   std::vector<std::vector<std::byte>> messages_;
-  size_t taken_ = 0;        // so many of them are gone
-  bool ended_ = false;      // the last message has come
-  bool discarded_ = false;  // nobody wants them
+  size_t taken_ = 0;        // number of messages already taken
+  bool ended_ = false;      // the last message has arrived
+  bool discarded_ = false;  // messages for it are no longer wanted
   bool background_ = false;
   Notice notice_ = Notice::kNone;
   std::vector<Waiter*> waiters_;  // threads that wait for it
@@ -69,92 +69,92 @@ class Inbox {
   enum class Outcome : uint8_t {
     kReady,
     kTimeout,
-    kAttend,    // there are chores; then wait again
+    kAttend,    // there are chores: do them, then wait again
     kSummoned,  // by Summon()
-    kEnded,     // the conversation is over, see why()
+    kEnded,     // the connection is closed or broken, see why()
   };
 
-  // `attend` does the chores; called by the reader, without the GIL.
+  // `attend` does the chores; the reader calls it without the GIL.
   Inbox(Channel& channel, std::function<void()> attend);
   // REQUIRES: End() was called.
   ~Inbox();
 
   // --- The main thread's messages.
 
-  // Takes the next, waiting for it up to `timeout_ns`; 0 does not wait, and is allowed with the GIL.
+  // Takes the next message, and waits for it up to `timeout_ns`. 0 does not wait, and is allowed with the
+  // GIL.
   Outcome Next(std::vector<std::byte>& message, int64_t timeout_ns);
 
   // --- The same for several threads that share them.
 
-  // Waits until there are messages and none of the threads that have come back for them is still to take
-  // them, or until Summon(); takes nothing. What is there is to be taken with the GIL, so that the messages
-  // are handled in their order. kTimeout and kAttend come to the thread that reads alone.
-  // REQUIRES: WillAwait() was called, once for each time; with the GIL, so that whoever has it next can count
-  // on this thread.
+  // Waits for messages that no other thread is about to take, or for Summon(). Takes no message: call
+  // TakeMain() with the GIL, so that messages are handled in order. Only the reading thread gets kTimeout and
+  // kAttend. REQUIRES: one WillAwait() before each Await(), with the GIL, so that the GIL's next holder can
+  // count on this thread.
   Outcome Await(int64_t timeout_ns);
   void WillAwait();
-  // Takes a message that is there. False when there is none: only then does another thread come back for what
-  // follows, so a thread that Await() has sent back is to call it until then.
+  // Takes a queued message; false if there is none. A thread that Await() returned for messages must call it
+  // until it returns false. Only then does Await() return another thread for later messages.
   bool TakeMain(std::vector<std::byte>& message);
-  // Sends a thread back that is in Await(), or about to be: one besides that which reads; or else, if wanted,
-  // that one. False when there is none.
+  // Makes one thread return from Await(), or from its next call of it. Chooses the reading thread only if
+  // `reader_too` and there is no other. False if there is none.
   bool Summon(bool reader_too);
-  // So many threads are in Await(), or about to be, and were not sent back; one of them reads, if no other
-  // thread does.
+  // Returns the number of threads in Await(), or about to enter it, that were not summoned. One of them
+  // reads, unless another thread does.
   size_t awaiting() const;
 
   // --- The event loop.
 
-  // The main thread goes into its event loop, which polls Channel::wake_fd(), and comes back. When that is
-  // readable, Next() is to be called until there is nothing more.
+  // The main thread enters or leaves its event loop, which polls Channel::wake_fd(). When that is readable,
+  // call Next() until it returns no message.
   void EnterLoop();
   void LeaveLoop();
 
   // --- Exchanges.
 
-  // To be begun before the message that asks for them is sent. `background`: where a notice is wanted that no
-  // thread and not the main thread's loop waits for.
+  // Begins an exchange; call it before sending the request. `background`: the notice must arrive although
+  // neither a thread nor the main thread's loop waits for it.
   std::shared_ptr<Exchange> Begin(Exchange::Notice notice, bool background);
-  // Waits for a message that can be taken, or for the end.
+  // Waits for a message, or for the end of the exchange.
   Outcome Wait(Exchange& exchange);
-  // Takes a message that is there. False when there is none.
+  // Takes a message that has arrived; false if there is none.
   bool Take(Exchange& exchange, std::vector<std::byte>& message);
-  // Whether the last message has come and is taken.
+  // Whether the last message has arrived and been taken.
   bool Exhausted(const Exchange& exchange);
-  // Whether the last message is still to come.
+  // Whether the last message is still outstanding.
   bool Open(const Exchange& exchange);
-  // Its message was not sent, so nothing will come.
+  // Ends an exchange whose request was not sent.
   void Forget(Exchange& exchange);
-  // Nobody wants it any more: what comes for it becomes a chore.
+  // Abandons an exchange: its messages become chores.
   void Discard(Exchange& exchange);
 
-  // --- Chores: what needs the GIL.
+  // --- Chores: work that needs the GIL.
 
   struct Chores {
     std::vector<std::shared_ptr<Exchange>> noticed;
     std::vector<uint64_t> checks;                      // of readiness
     std::vector<std::vector<std::byte>> housekeeping;  // kRelease and kRetireSegment
-    std::vector<std::vector<std::byte>> discarded;     // messages that nobody wants
+    std::vector<std::vector<std::byte>> discarded;     // messages of abandoned exchanges
   };
   bool has_chores() const { return has_chores_.load(std::memory_order_acquire); }
   Chores TakeChores();
 
-  // --- What else is read for.
+  // --- Other reasons to read.
 
-  // Reads what is there, for whoever it is.
+  // Reads and sorts all messages that have arrived, without waiting.
   void Poll();
-  // To be called after a message was sent: some may have to wait for room.
+  // Must be called after sending a message: it may have to wait for room.
   void Sent() {
     if (channel_.has_waiting()) WantReader();
   }
-  // The model has a readiness hook.
+  // Must be called if the model has a readiness hook.
   void WatchForChecks();
 
-  // The server does not keep the rules: all waits end with it.
+  // The server violated the protocol: ends all waits.
   void Break(std::string why);
-  // Ends the conversation: all waits end with it. Returns when nobody reads any more; nobody will again.
+  // Ends all waits, now and later. Returns when no thread reads any more.
   void End(std::string why);
-  // Why the conversation has ended; "" before.
+  // The reason of the end; "" before it.
   std::string why() const;
 
  private:
@@ -188,19 +188,19 @@ class Inbox {
   Lead lead_ = Lead::kNobody;
   bool in_loop_ = false;
   std::deque<std::vector<std::byte>> main_;
-  Waiter* main_waiter_ = nullptr;      // in Next()
-  std::vector<Waiter*> main_waiters_;  // in Await(), but for the one that reads
-  bool main_reads_ = false;            // a thread in Await() does
-  // Of the threads that are in Await(), or about to be: so many may stay, and so many are to come back.
+  Waiter* main_waiter_ = nullptr;      // waits in Next()
+  std::vector<Waiter*> main_waiters_;  // wait in Await(), without the reading one
+  bool main_reads_ = false;            // the leader is in Await()
+  // Threads in Await(), or about to enter it: those that may stay, and those that must return.
   size_t awaiting_ = 0;
   size_t summoned_ = 0;
-  bool claimed_ = false;  // a thread is on its way for what is in main_
+  bool claimed_ = false;  // a thread is about to take the messages in main_
   std::vector<Waiter*> followers_;
   uint64_t next_id_ = 1;
-  std::unordered_map<uint64_t, std::shared_ptr<Exchange>> open_;  // shared with those who wait
-  size_t background_ = 0;                                         // open exchanges of that kind
+  std::unordered_map<uint64_t, std::shared_ptr<Exchange>> open_;  // shared with waiting threads
+  size_t background_ = 0;                                         // open background exchanges
   Chores chores_;
-  bool urgent_ = false;  // somebody waits for a chore to be done
+  bool urgent_ = false;  // a thread waits for a chore
   bool ended_ = false;
   bool broken_ = false;
   std::string why_;

@@ -56,7 +56,7 @@ class InboxTest : public testing::Test {
     Encode(message, call);
     ASSERT_TRUE(worker_->Send(message).ok());
   }
-  // Waits for one message for the exchange, as a thread of user code does.
+  // Waits for one message for the exchange, like a thread of user code.
   bool WaitFor(Exchange& exchange) {
     Message message;
     while (!inbox_->Take(exchange, message)) {
@@ -75,7 +75,7 @@ class InboxTest : public testing::Test {
     EXPECT_TRUE(Decode(message, execute));
     return execute.execution_id;
   }
-  // Answers `count` calls: those that are there, last in, first out.
+  // Answers `count` calls, the last of the pending ones first.
   std::thread Answer(int count) {
     return std::thread([this, count] {
       std::vector<uint64_t> waiting;
@@ -183,7 +183,7 @@ TEST_F(InboxTest, TheReaderReadsForExchangesInTheBackground) {
   }
   answering.join();
   while (noticed_ != kCalls) std::this_thread::yield();
-  // It has given the lead up, or does so at the next message.
+  // The reader has released the lead, or does so at the next message.
   Execute(1);
   Execute(2);
   Message message;
@@ -251,7 +251,7 @@ TEST_F(InboxTest, ASegmentThatIsGoneIsLetGoOfByAThreadThatOnlyWaits) {
 
 // --- Several threads that share the main thread's messages
 
-// Waits until so many threads are in Await().
+// Waits until `count` threads are in Await().
 void WaitForAwaiting(const Inbox& inbox, size_t count) {
   while (inbox.awaiting() != count) std::this_thread::yield();
 }
@@ -268,7 +268,7 @@ TEST_F(InboxTest, OneThreadComesBackForWhatIsThere) {
   Execute(1);
   Execute(2);
   WaitForAwaiting(*inbox_, 2);
-  // It is still to take them, so the next one brings nobody back.
+  // The thread that returned has not taken the messages yet, so the next one returns no other thread.
   auto exchange = inbox_->Begin(Exchange::Notice::kNone, false);
   Execute(3);
   Respond(exchange->id());
@@ -279,7 +279,7 @@ TEST_F(InboxTest, OneThreadComesBackForWhatIsThere) {
   for (uint64_t id = 1; id <= 3; ++id) {
     ASSERT_TRUE(inbox_->TakeMain(message));
     EXPECT_EQ(ExecutionId(message), id);
-    // Nor does what is left, for threads that look up meanwhile.
+    // Remaining messages return no other thread either, even if a thread wakes up meanwhile.
     const auto other = inbox_->Begin(Exchange::Notice::kNone, false);
     Respond(other->id());
     EXPECT_TRUE(WaitFor(*other));
@@ -330,7 +330,7 @@ TEST_F(InboxTest, AwaitingHasAnEnd) {
   ASSERT_TRUE(server_->Send(retired).ok());
   EXPECT_EQ(Await(), Outcome::kAttend);
   EXPECT_EQ(inbox_->TakeChores().housekeeping.size(), 1u);
-  // Also when somebody else has read it.
+  // Also if another thread has read the message.
   ASSERT_TRUE(server_->Send(retired).ok());
   inbox_->Poll();
   EXPECT_EQ(Await(), Outcome::kAttend);
@@ -343,7 +343,7 @@ TEST_F(InboxTest, ThreadsShareMessagesInTheirOrderBesideCalls) {
   constexpr int kThreads = 4;
   constexpr uint64_t kExecutions = 3000;
   std::thread answering = Answer(kExecutions / 10);
-  // In place of the GIL.
+  // Stands in for the GIL.
   std::mutex turn;
   uint64_t last = 0;
   std::vector<std::thread> threads;

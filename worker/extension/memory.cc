@@ -11,7 +11,7 @@ struct MemoryObject {
   size_t size;
   std::shared_ptr<void> keeper;  // shared because several tensors may lie in one block
 };
-// Own bytes follow the object at a multiple of 16, as numpy likes them.
+// Owned bytes follow the object, aligned to 16 for numpy.
 constexpr size_t kOwnBytesAt = (sizeof(MemoryObject) + 15) / 16 * 16;
 
 MemoryObject* NewMemory(size_t own_bytes) {
@@ -29,7 +29,7 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// There is no releasebuffer on purpose: numpy then refers to the object itself instead of a memoryview of it.
+// Without a releasebuffer slot, numpy refers to the object itself instead of a memoryview.
 int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   auto* memory = reinterpret_cast<MemoryObject*>(self);
   return PyBuffer_FillInfo(view, self, memory->data, static_cast<Py_ssize_t>(memory->size), 0, flags);

@@ -1,5 +1,5 @@
-// Memory: the Python object that lends foreign bytes to numpy through the buffer protocol. It keeps their
-// owner alive for as long as anything in Python refers to it.
+// Memory: a Python object that exposes memory to numpy through the buffer protocol, and keeps its owner
+// alive.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace braid {
 
 bool AddMemoryType(PyObject* module);
 
-// An object of its own `size` bytes, undefined, aligned to 16; for tensors that came inside a message.
+// Returns an object that owns `size` uninitialized bytes, aligned to 16; for tensors inside a message.
 PyObject* NewOwnMemory(size_t size, std::byte** data);
 
-// An object over `size` bytes at `data`, which live as long as `keeper` is held.
+// Returns an object over `size` bytes at `data`, which live as long as `keeper`.
 PyObject* NewForeignMemory(std::byte* data, size_t size, std::shared_ptr<void> keeper);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// The module _braid_worker: the types that user code sees through pb_utils, and the entry of the run loop.
+// The module _braid_worker: the types behind pb_utils, and the entry point of the main loop.
 
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -23,7 +23,7 @@
 namespace braid {
 namespace {
 
-// Raises RuntimeError and returns null when no channel is open.
+// Raises RuntimeError and returns null if no channel is open.
 Worker* TheWorker() {
   if (State().worker == nullptr) PyErr_SetString(PyExc_RuntimeError, "there is no channel to a server");
   return State().worker;
@@ -53,7 +53,7 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Connection& connection = *opened.value();
   const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily);
   if (!watched.ok()) return RaiseStatus(watched);
-  // Lives until the process ends, as its watching thread does.
+  // Lives until the process ends, like its watching thread.
   State().worker = new Worker(std::move(opened).value());
   HelloMessage hello{python_version, numpy_version};
   std::vector<std::byte> message;
@@ -163,7 +163,7 @@ PyObject* ReportReadiness(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Views of a dict of str to bytes, which the dict keeps.
+// Takes views of a dict of str to bytes; the dict owns them.
 bool TakeAttachments(PyObject* dict, AskMessage& message) {
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -219,7 +219,7 @@ PyObject* Log(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Whether this process can talk to a server.
+// Whether this process is connected to a server.
 PyObject* IsConnected(PyObject*, PyObject*) {
   const Worker* worker = State().worker;
   return PyBool_FromLong(worker != nullptr && !const_cast<Worker*>(worker)->connection().forked());
@@ -240,12 +240,12 @@ PyObject* TextWithoutPaths(PyObject*, PyObject* args) {
   for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
     std::string_view root;
     if (TextOf(PyList_GetItem(list.get(), i), root)) roots.emplace_back(root);
-    PyErr_Clear();  // user code may leave anything on sys.path
+    PyErr_Clear();  // sys.path may contain other objects
   }
   return NewText(WithoutMachinePaths({text, static_cast<size_t>(size)}, roots));
 }
 
-// The str of a text argument of the modules that are written in Python.
+// Converts a text argument, for modules written in Python.
 PyObject* TakeTextArgument(PyObject*, PyObject* args) {
   PyObject* text = nullptr;
   const char* argument = nullptr;
@@ -255,10 +255,10 @@ PyObject* TakeTextArgument(PyObject*, PyObject* args) {
 
 void IgnoreSignal(int) {}
 
-// What a thread that forks had blocked before.
+// The signal mask of a forking thread before the fork.
 thread_local sigset_t mask_before_fork;
 
-// A signal that reaches a child before it has the default handlers would be lost; so signals wait until then.
+// Blocks signals during a fork. A signal that arrived before the child has default handlers would be lost.
 PyObject* BeforeFork(PyObject*, PyObject*) {
   sigset_t both;
   sigemptyset(&both);
@@ -275,8 +275,8 @@ PyObject* AfterForkInParent(PyObject*, PyObject*) {
 
 PyObject* AfterForkInChild(PyObject*, PyObject*) {
   if (State().worker != nullptr) State().worker->AfterForkInChild();
-  // The children of user code end by signals as any process does; multiprocessing relies on it. Handlers of
-  // user code stay.
+  // Children of user code end by signals like any process, and multiprocessing relies on it. Handlers of user
+  // code stay.
   for (int signal : {SIGINT, SIGTERM}) {
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == IgnoreSignal) {
@@ -287,8 +287,8 @@ PyObject* AfterForkInChild(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// A signal to the process group reaches the server, which ends its workers in order. A handler rather than
-// SIG_IGN, which the programs that user code starts would inherit.
+// A signal to the process group also reaches the server, which ends its workers in order. A handler is used
+// instead of SIG_IGN, which programs started by user code would inherit.
 PyObject* OutliveSignals(PyObject*, PyObject*) {
   struct sigaction action {};
   action.sa_handler = IgnoreSignal;
@@ -298,15 +298,15 @@ PyObject* OutliveSignals(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// The arrays of one execution use the memory of those before: fresh pages cost twenty times a copy. Larger
-// ones than this are the system's again, as is what is free beyond it.
+// Keeps freed memory for the next execution's arrays: fresh pages cost twenty times a copy. Larger blocks,
+// and free memory beyond the limit, go back to the system.
 PyObject* KeepHeap(PyObject*, PyObject*) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
   Py_RETURN_NONE;
 }
 
-// Workers that were forked from one process would be within each other's reach.
+// Without a separate Landlock domain, workers forked from one process could reach each other.
 PyObject* EnterOwnDomain(PyObject*, PyObject*) {
   if (LandlockVersion() >= kLandlockForAllFiles) {
     if (const Status entered = EnterLandlockDomain(); !entered.ok()) {
@@ -317,7 +317,7 @@ PyObject* EnterOwnDomain(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Else other processes of the user could open its descriptors under /proc, and with them the memory behind them.
+// Otherwise other processes of the user could open the descriptors under /proc, and the memory behind them.
 PyObject* HideProcess(PyObject*, PyObject*) {
   prctl(PR_SET_DUMPABLE, 0);
   Py_RETURN_NONE;
@@ -333,7 +333,7 @@ PyObject* SetProcessName(PyObject*, PyObject* name) {
   Py_RETURN_NONE;
 }
 
-// The first tensor of that name in the list that `method` of `owner` returns.
+// Returns the first tensor of that name in the list that `method` of `owner` returns.
 PyObject* FindTensor(PyObject* args, const char* format, const char* method) {
   PyObject* owner = nullptr;
   PyObject* name = nullptr;

@@ -1,4 +1,4 @@
-// What a NodeRunner keeps of a call and of a run of the graph.
+// The state of a NodeRunner's calls and sessions.
 #pragma once
 
 #include <cstddef>
@@ -14,33 +14,33 @@ namespace braid {
 // One execution of a node, from its message to its last step.
 struct NodeRunner::Call {
   enum class State : uint8_t {
-    kQueued,     // has a place in the queue
-    kRunning,    // a thread is at it
-    kSuspended,  // its generator may not go on
+    kQueued,     // is in the queue
+    kRunning,    // a thread runs it
+    kSuspended,  // its generator has no credit left
   };
-  std::vector<std::byte> message;  // what `execute` has views of
+  std::vector<std::byte> message;  // holds the bytes of `execute`
   NodeExecuteMessage execute;
-  std::vector<Ref> objects;  // the inputs that are objects of this worker, by their place; null for others
+  std::vector<Ref> objects;  // inputs that are objects of this worker, by input; null for others
   State state = State::kQueued;
   bool begun = false;
-  bool closed = false;  // nobody wants more of it
-  uint64_t credit = 0;  // items that may be sent
-  Ref iterator;         // null until execute() has returned one
+  bool closed = false;  // the server wants no more results
+  uint64_t credit = 0;  // items that the generator may send
+  Ref iterator;         // null until execute() returns a generator
 };
 
-// One run of the graph.
+// The state of one run of the graph.
 struct NodeRunner::Session {
   std::string parameters_json;
-  size_t calls = 0;  // under way
+  size_t calls = 0;  // in progress
   bool ending = false;
-  std::map<uint32_t, Ref> states;  // pyovms.Session, by the place of the node
+  std::map<uint32_t, Ref> states;  // pyovms.Session, by node index
 };
 
-// A step on its way. The texts in its message are views of what it holds.
+// A step message to be sent. `holds` owns the texts that it refers to.
 struct NodeRunner::Step {
   NodeStepMessage message;
   std::vector<Ref> holds;
-  std::vector<bool> filled;  // by the place of the output
+  std::vector<bool> filled;  // by output index
 };
 
 }  // namespace braid

@@ -13,7 +13,7 @@ PyObject* RaiseNoChannel() {
   return nullptr;
 }
 
-// Adds what a set of str has to the outputs of a node.
+// Marks the outputs of a node whose names are in a set of str.
 bool MarkOutputs(PyObject* names, NodeFacts& node, bool NodeFacts::Output::*mark) {
   Ref list = Ref::Steal(PySequence_List(names));
   if (!list) return false;

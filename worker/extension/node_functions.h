@@ -1,4 +1,4 @@
-// The functions of _braid_worker for braid_worker/nodes.py.
+// Functions of the module _braid_worker for braid_worker/nodes.py.
 #pragma once
 
 #include "worker/extension/py.h"

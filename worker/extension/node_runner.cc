@@ -11,9 +11,9 @@
 namespace braid {
 namespace {
 
-// Handlers that user code has installed for signals run on the main thread, at least this often.
+// Signal handlers of user code run on the main thread, at least this often.
 constexpr int64_t kSignalsNs = 1'000'000'000;
-// What user code may take to come back when the nodes are unloaded.
+// Time for user code to return when the nodes are unloaded.
 constexpr int64_t kCloseNs = 5'000'000'000;
 constexpr int64_t kLeaveNs = 1'000'000'000;
 constexpr uint8_t kLogError = 2;
@@ -31,7 +31,7 @@ void NodeRunner::WakeMain() {
   main_wake_.notify_one();
 }
 
-// Waits for WakeMain(); false when the time is over first.
+// Waits for WakeMain(); false on timeout.
 bool NodeRunner::WaitForMain(int64_t timeout_ns) {
   bool woken = false;
   Py_BEGIN_ALLOW_THREADS {
@@ -70,7 +70,7 @@ void NodeRunner::Leave() {
     if (left <= 0) return;
     WaitForMain(left);
   }
-  // User code may run when the last references go, while there is an interpreter for it.
+  // The last references may run user code, so they are released while the interpreter still works.
   objects_.clear();
   nodes_.clear();
 }
@@ -87,11 +87,11 @@ bool NodeRunner::StartThread() {
   return false;
 }
 
-// Before user code is run: another thread is to take what else there is to do, or to read. It brings the next
-// one in turn, so there are no more than can have the GIL.
+// Called before running user code: makes another thread take the remaining work, or read. That thread
+// provides the next one in turn, so there are never more threads than can get the GIL.
 void NodeRunner::ProvideThreads() {
   Inbox& inbox = worker_.inbox();
-  // Whoever neither runs user code nor waits is on the way, and takes what there is.
+  // A thread that neither runs user code nor waits is about to take the work.
   if (threads_ - busy_ - static_cast<int>(inbox.awaiting()) > 0) return;
   if (!ready_.empty()) {
     if (!inbox.Summon(false) && !StartThread()) inbox.Summon(true);
@@ -102,7 +102,7 @@ void NodeRunner::ProvideThreads() {
 
 void NodeRunner::RunThread() {
   while (!ended_) {
-    // With all threads in user code nobody reads.
+    // While all threads run user code, no thread reads.
     if (worker_.inbox().awaiting() == 0) worker_.inbox().Poll();
     worker_.DoChores();
     TakeMessages();
@@ -119,14 +119,15 @@ void NodeRunner::RunThread() {
     Run(work);
     --busy_;
     if (stopping_) WakeMain();
-    // A child of user code that comes back here has nothing to do.
+    // In a forked child there is nothing to do here.
     if (worker_.forked()) return;
   }
   --threads_;
   WakeMain();
 }
 
-// Drops the objects that the server needs no more. User code may run then, and more may be dropped.
+// Releases the objects that the server no longer needs. This may run user code, which may cause further
+// releases.
 void NodeRunner::LetGo() {
   std::vector<Ref> dropped;
   dropped.swap(dropped_);
@@ -135,7 +136,7 @@ void NodeRunner::LetGo() {
 void NodeRunner::Idle() {
   Connection& connection = worker_.connection();
   connection.FlushReleases(true);
-  // What user code lets go of from now on is given back at once.
+  // From now on, memory that user code releases is returned at once.
   connection.set_waiting(busy_ == 0);
   const int64_t wait_ns = connection.wait_ns();
   Inbox& inbox = worker_.inbox();
@@ -187,7 +188,7 @@ bool NodeRunner::EnterExecute(std::vector<std::byte>& message) {
   const NodeExecuteMessage& execute = call->execute;
   if (execute.call_id == 0 || execute.node >= nodes_.size() || calls_.contains(execute.call_id)) return false;
   call->credit = execute.credit;
-  // The server may let go of objects with its next message.
+  // The server may drop objects with its next message.
   call->objects.resize(execute.inputs.size());
   for (size_t i = 0; i < execute.inputs.size(); ++i) {
     if (execute.inputs[i].object == 0) continue;
@@ -205,7 +206,7 @@ bool NodeRunner::EnterResume(const std::vector<std::byte>& message) {
   NodeResumeMessage resume;
   if (!Decode(message, resume)) return false;
   auto found = calls_.find(resume.call_id);
-  // It may have ended while this was on its way.
+  // The call may have ended before the message arrived.
   if (found == calls_.end()) return true;
   Call& call = *found->second;
   call.credit += resume.credit;
@@ -223,8 +224,8 @@ bool NodeRunner::EnterClose(const std::vector<std::byte>& message) {
   Call& call = *found->second;
   call.closed = true;
   if (call.state == Call::State::kRunning) return true;
-  // Ahead of all others, as it is short and somebody may wait for it. Its other place in the queue is
-  // nobody's then.
+  // It goes to the front, because it is short and a request may wait for it. The call's other entry in the
+  // queue is then ignored.
   call.state = Call::State::kQueued;
   ready_.push_front({.call = close.call_id});
   return true;
@@ -259,7 +260,7 @@ bool NodeRunner::EnterDrop(const std::vector<std::byte>& message) {
   return true;
 }
 
-// The server wants no more of anything.
+// Closes all calls and sessions, because the server is ending the nodes.
 void NodeRunner::CloseAll() {
   for (auto& [id, call] : calls_) {
     call->closed = true;

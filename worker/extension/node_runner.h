@@ -1,16 +1,17 @@
-// NodeRunner: the Python nodes of one graph, for the server's kNode... messages. Any number of executions are
-// under way at once; generators take turns.
+// NodeRunner: runs the Python nodes of one graph, for the server's kNode... messages. Any number of
+// executions are in progress at once; generators take turns.
 //
-// Up to kMaxThreads threads of Python run user code, made when there is work and nobody free for it. Whoever
-// is free waits for the server, one of them reading: it runs itself what it has read, while another one goes
-// on reading, so an execution that comes alone is not handed from thread to thread. The main thread only
-// loads the nodes and ends them.
+// Up to kMaxThreads Python threads run user code; they are started on demand. Idle threads wait for the
+// server, and one of them reads. That thread itself runs the execution that it has read, while another thread
+// continues to read. So a single execution is never handed from thread to thread. The main thread only loads
+// the nodes and ends them.
 //
-// A generator runs ahead as far as the server allows, but only for about kTurnNs; then it goes to the back of
-// the queue, so that thousands of them share the threads. Each item is sent before the generator goes on.
+// A generator runs ahead as far as the server allows, but only for about kTurnNs. Then it goes to the back of
+// the queue, so that thousands of generators share the threads. Each item is sent before the generator
+// continues.
 //
-// The GIL guards all of it. Messages are taken and entered without any Python code in between, in their
-// order.
+// The GIL guards all state. A thread takes messages and enters them in their order, and runs no Python code
+// in between.
 #pragma once
 
 #include <condition_variable>
@@ -31,13 +32,13 @@ namespace braid {
 
 class Worker;
 
-// What the host says of a node that it has made.
+// A node as the host has created it.
 struct NodeFacts {
   struct Output {
     size_t place = 0;
     bool loopback = false;
     bool exported = false;  // the server needs the bytes
-    bool kept = false;      // other nodes may get the object
+    bool kept = false;      // other nodes may receive the object
   };
   Ref object;
   std::string name;
@@ -45,7 +46,7 @@ struct NodeFacts {
   std::map<std::string, Output, std::less<>> outputs;
   bool takes_session = false;
   bool has_end_session = false;
-  bool loops = false;  // has LOOPBACK, so that execute() may be a generator
+  bool loops = false;  // has LOOPBACK, so execute() may be a generator
 };
 
 class NodeRunner {
@@ -56,23 +57,23 @@ class NodeRunner {
   explicit NodeRunner(Worker& worker);
   ~NodeRunner();
 
-  // Called by the host before it answers a load.
+  // Adds a node. The host calls it before it answers a load.
   void Add(NodeFacts node) { nodes_.push_back(std::move(node)); }
 
-  // The main thread: runs executions until the server says to end, then closes what is under way. False with
-  // an exception set when the conversation is broken.
+  // On the main thread: waits while the other threads run executions, until the server ends the nodes. Then
+  // closes all calls and sessions. False with an exception set if the connection is broken.
   bool Serve();
-  // The main thread, when the conversation has ended: waits for the other threads, for a short while, and
-  // lets go of all objects, unless some are in use.
+  // On the main thread, after the connection is closed: waits briefly for the other threads. Releases all
+  // objects, unless some threads are still busy.
   void Leave();
-  // What each of the other threads does.
+  // The body of the other threads.
   void RunThread();
 
  private:
   struct Call;
   struct Session;
   using CallPtr = std::shared_ptr<Call>;  // shared by the table and the thread that runs it
-  // What a thread has to do next: a call's turn, or the end of a session.
+  // The next work of a thread: a call's turn, or the end of a session.
   struct Work {
     uint64_t call = 0;
     uint64_t session = 0;
@@ -116,10 +117,10 @@ class NodeRunner {
   void SendStep(Call& call, Step& step);
   void Finish(Call& call, NodeStepMessage::Kind kind);
   void Fail(Call& call, Step& step, std::string_view error);
-  // The same for the exception that is set.
+  // The same with the current exception.
   void FailWithException(Call& call);
   std::string LogException(const NodeFacts& node);
-  // `line`: of the node's file; 0: none.
+  // `line` is in the node's file; 0: none.
   void LogError(const NodeFacts& node, std::string_view error, uint32_t line = 0);
 
   Worker& worker_;
@@ -130,17 +131,17 @@ class NodeRunner {
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions_;
   std::unordered_map<uint64_t, Ref> objects_;
   uint64_t last_object_ = 0;
-  std::vector<Ref> dropped_;  // objects that nobody needs; user code may run when they go
+  std::vector<Ref> dropped_;  // objects to release; user code may run when they are destroyed
 
   int threads_ = 0;
-  int busy_ = 0;  // of them run user code
+  int busy_ = 0;  // threads that run user code
   int started_ = 0;
-  bool ended_ = false;  // the conversation is over
+  bool ended_ = false;  // the connection is closed or broken
 
   std::mutex main_mutex_;
   std::condition_variable main_wake_;
   bool main_woken_ = false;  // guarded by main_mutex_
-  bool stopping_ = false;    // the server has said to end
+  bool stopping_ = false;    // the server has ended the nodes
 };
 
 }  // namespace braid

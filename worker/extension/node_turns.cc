@@ -1,4 +1,4 @@
-// How a NodeRunner runs user code, and what becomes of it.
+// The part of NodeRunner that runs user code and sends its results.
 
 #include "base/clock.h"
 #include "worker/extension/node_call.h"
@@ -29,7 +29,7 @@ std::string Unexpected(const char* expected, PyObject* received) {
 void NodeRunner::Run(const Work& work) {
   if (work.session != 0) return EndSession(work.session);
   auto found = calls_.find(work.call);
-  // Closed ahead of its place in the queue.
+  // An earlier entry in the queue has closed or run it.
   if (found == calls_.end() || found->second->state != Call::State::kQueued) return;
   const CallPtr call = found->second;
   Worker::SetNodeCall(work.call);
@@ -52,7 +52,7 @@ void NodeRunner::RunCall(Call& call) {
 
 PyObject* NodeRunner::MakeInput(const NodeTensorMessage& message) {
   TensorMessage tensor = message.tensor;
-  // The buffer is read-only, so others may see the bytes.
+  // The buffer is read-only, so it may share the bytes with other readers.
   if (tensor.place == Place::kSharedMemory) tensor.place = Place::kSenderMemory;
   OvmsTensorParts parts;
   parts.name = Ref::Steal(NewText(tensor.name));
@@ -76,7 +76,7 @@ PyObject* NodeRunner::MakeInputs(Call& call) {
   return list.Release();
 }
 
-// Of a call that never begins.
+// For a call that never begins.
 void NodeRunner::RefuseInputs(Call& call) {
   for (const NodeTensorMessage& input : call.execute.inputs) {
     if (input.object == 0) worker_.connection().Refuse(input.tensor);
@@ -90,7 +90,7 @@ void NodeRunner::Begin(Call& call) {
   const NodeFacts& node = nodes_[call.execute.node];
   call.begun = true;
   Ref inputs = Ref::Steal(MakeInputs(call));
-  // All that is needed of it is in the inputs now.
+  // The inputs now own everything that is needed of the message.
   call.message = {};
   call.execute.inputs.clear();
   Ref session;
@@ -101,7 +101,7 @@ void NodeRunner::Begin(Call& call) {
                                                    node.takes_session ? session.get() : nullptr, nullptr));
   }
   if (!result) return FailWithException(call);
-  // What user code has not kept of them goes back with the answer.
+  // Inputs that user code has not kept go back with the answer.
   inputs = {};
   Step step;
   if (PyList_Check(result.get())) {
@@ -155,7 +155,7 @@ void NodeRunner::Advance(Call& call, int64_t turn_end_ns) {
   }
 }
 
-// User code sees GeneratorExit. What it raises is logged.
+// Closes a generator: user code gets GeneratorExit. Exceptions of user code are logged.
 void NodeRunner::CloseIterator(Call& call) {
   Ref iterator = std::move(call.iterator);
   if (!iterator || PyObject_HasAttrString(iterator.get(), "close") == 0) return;
@@ -176,13 +176,13 @@ PyObject* NodeRunner::SessionOf(const Call& call) {
   Ref made = Ref::Steal(PyObject_CallMethod(worker_.host(), "make_session", "Ks#",
                                             static_cast<unsigned long long>(id), parameters.data(),
                                             static_cast<Py_ssize_t>(parameters.size())));
-  // Another execution may have been faster.
+  // Another execution may have created it meanwhile.
   found = made ? sessions_.find(id) : sessions_.end();
   if (found == sessions_.end()) return made.Release();
   return found->second->states.emplace(call.execute.node, std::move(made)).first->second.NewOrNone();
 }
 
-// A call of it has ended.
+// Accounts for the end of a call in the session.
 void NodeRunner::LeaveSession(uint64_t id) {
   auto found = sessions_.find(id);
   if (found == sessions_.end() || --found->second->calls != 0) return;
@@ -202,11 +202,10 @@ void NodeRunner::EndSession(uint64_t id) {
 
 // --- Answers
 
-// Fills a step from what user code has given. Returns what is wrong with it; the outputs before that are
-// good.
+// Fills a step from the results of user code. Returns the error, if any; the outputs before it are valid.
 std::string NodeRunner::AddOutputs(const NodeFacts& node, PyObject* list, Step& step) {
   step.filled.assign(node.outputs.size(), false);
-  // Memory that is needed for an output may be given back by user code that changes the list.
+  // User code may change the list meanwhile, and so release an output. `step.holds` keeps each item.
   for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
     Ref item = Ref::Share(PyList_GetItem(list, i));
     if (std::string error = AddOutput(node, item.get(), step); !error.empty()) return error;
@@ -247,7 +246,7 @@ std::string NodeRunner::AddOutput(const NodeFacts& node, PyObject* item, Step& s
   return {};
 }
 
-// Sends a step; with any but an item, the call is over.
+// Sends a step. Every kind but an item ends the call.
 void NodeRunner::SendStep(Call& call, Step& step) {
   step.message.call_id = call.execute.call_id;
   if (step.message.kind != NodeStepMessage::Kind::kItem) calls_.erase(call.execute.call_id);
@@ -255,7 +254,7 @@ void NodeRunner::SendStep(Call& call, Step& step) {
   Encode(encoded, step.message);
   const Status sent = worker_.Send(encoded);
   if (sent.code() != StatusCode::kInvalidArgument) return;
-  // Too long. What the outputs refer to is not needed then.
+  // The message is too long. Releases the outputs, and sends an error instead.
   for (const NodeTensorMessage& output : step.message.outputs) {
     worker_.connection().Unplace(output.tensor);
     auto object = objects_.extract(output.object);
@@ -269,7 +268,7 @@ void NodeRunner::SendStep(Call& call, Step& step) {
 }
 
 void NodeRunner::Finish(Call& call, NodeStepMessage::Kind kind) {
-  // User code may run when its last reference goes.
+  // Destroying the generator may run user code.
   call.iterator = {};
   Step step;
   step.message.kind = kind;
@@ -295,7 +294,7 @@ void NodeRunner::FailWithException(Call& call) {
   LeaveSession(call.execute.session);
 }
 
-// Takes the exception that is set, and logs where it came from. Returns "{type}: {message}" for clients.
+// Takes the current exception, and logs its origin. Returns "{type}: {message}" for clients.
 std::string NodeRunner::LogException(const NodeFacts& node) {
   Ref exception = TakeException();
   if (!exception) return "unknown error";

@@ -25,7 +25,7 @@ bool TypeOfArray(PyObject* array, DataType& type, Ref& dtype, bool& native) {
   dtype = Ref::Steal(PyObject_GetAttr(array, state.dtype_name));
   if (!dtype) return false;
   native = true;
-  // numpy has one object for each builtin type, as a rule.
+  // numpy usually has one object for each builtin type.
   for (size_t i = 0; i < state.dtypes.size(); ++i) {
     if (dtype.get() == state.dtypes[i]) {
       type = static_cast<DataType>(i);
@@ -123,7 +123,7 @@ PyObject* NewArray(DataType type, const Shape& shape) {
 }
 
 PyObject* ArrayOver(PyObject* memory, size_t size, DataType type, const Shape& shape) {
-  // numpy refuses to look at an empty buffer.
+  // numpy rejects an empty buffer.
   if (size == 0) return NewArray(type, shape);
   PyObject* dtype = State().dtypes[static_cast<int>(type)];
   if (shape.size() == 1) return PyObject_CallFunctionObjArgs(State().frombuffer, memory, dtype, nullptr);

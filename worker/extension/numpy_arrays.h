@@ -1,5 +1,5 @@
-// numpy arrays through numpy's own Python API: the extension is not built against numpy, so that any version
-// will do.
+// numpy arrays through numpy's Python API. The extension is not built against numpy, so it works with any
+// version.
 #pragma once
 
 #include <cstddef>
@@ -10,35 +10,36 @@
 
 namespace braid {
 
-// The tensor type of an array: objects and fixed-length bytes are BYTES. False with TritonModelException when
-// there is none; another byte order than the machine's is told by kInvalid with true, see TakeArray().
+// Determines the tensor type of an array; objects and fixed-length bytes are BYTES. False with
+// TritonModelException if there is none. Returns true with kInvalid for another byte order than the
+// machine's; see TakeArray().
 bool TypeOfArray(PyObject* array, DataType& type);
 
-// The tensor type of what numpy calls a kind ('f') and an item size (4), under whatever name; kInvalid for none.
+// Returns the tensor type for numpy's kind ('f') and item size (4), under any dtype name; kInvalid for none.
 DataType TypeByKind(char kind, long size);
 
 bool IsObjectArray(PyObject* array);
 
 // A C-ordered array in the machine's byte order.
 struct ArrayView {
-  Ref array;  // the one that was given when it is so already
+  Ref array;  // the given array if it already fits
   DataType type = DataType::kInvalid;
-  const std::byte* data = nullptr;  // lives as long as the array; the objects themselves for BYTES
+  const std::byte* data = nullptr;  // lives as long as the array; for BYTES the objects themselves
   size_t size = 0;
   Shape shape;
 };
 
-// Takes an array for a tensor. False with an exception set.
+// Converts an array for use as a tensor. False with an exception set.
 bool TakeArray(PyObject* array, ArrayView& out);
 
-// A tuple of ints.
+// Returns a tuple of ints.
 PyObject* ShapeTuple(const Shape& shape);
 
-// A new array; objects are None, the rest undefined.
+// Returns a new array. Objects are None; other elements are uninitialized.
 PyObject* NewArray(DataType type, const Shape& shape);
 
-// An array over the bytes of `memory`, an object with the buffer protocol; `size` bytes at its start.
-// REQUIRES: the type has a numpy type of fixed size, and its elements take up `size` bytes.
+// Returns an array over the first `size` bytes of `memory`, an object with the buffer protocol. REQUIRES: the
+// type has a numpy type of fixed size, and its elements take up `size` bytes.
 PyObject* ArrayOver(PyObject* memory, size_t size, DataType type, const Shape& shape);
 
 }  // namespace braid

@@ -12,9 +12,9 @@
 namespace braid {
 namespace {
 
-// What the wire can say.
+// The limit of the message format.
 constexpr Py_ssize_t kMaxDims = 64;
-// The flag bit of PyBUF_F_CONTIGUOUS that the others of its kind do not have.
+// The flag bit that only PyBUF_F_CONTIGUOUS has.
 constexpr int kFortranOrder = PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES;
 
 struct NamedFormat {
@@ -36,7 +36,7 @@ constexpr std::array<NamedFormat, 12> kFormats = {{
     {DataType::kFp64, 'd'},
 }};
 
-// The struct module's letter; nothing for types whose bytes have no known form in Python.
+// Returns the letter of the struct module; nullopt for types without a Python format.
 std::optional<char> FormatOf(DataType type) {
   for (const NamedFormat& named : kFormats) {
     if (named.type == type) return named.format;
@@ -44,10 +44,10 @@ std::optional<char> FormatOf(DataType type) {
   return std::nullopt;
 }
 
-// The datatype of a buffer: its format itself where there is no name for it.
+// Returns the datatype of a buffer; the format itself if no datatype matches.
 std::string_view DatatypeOf(std::string_view format, size_t itemsize) {
   if (format.size() != 1) return format;
-  // These are as wide as the platform's long.
+  // These have the width of the platform's long.
   if (format[0] == 'l') return itemsize == 8 ? "INT64" : "INT32";
   if (format[0] == 'L') return itemsize == 8 ? "UINT64" : "UINT32";
   for (const NamedFormat& named : kFormats) {
@@ -107,7 +107,7 @@ bool TakeBuffer(OvmsTensor& tensor, PyObject* source) {
          PyBuffer_ToContiguous(tensor.data, const_cast<Py_buffer*>(&view), view.len, 'C') == 0;
 }
 
-// A tuple of int from any sequence of what can be an index.
+// Converts any sequence of index-like objects to a tuple of int.
 PyObject* ShapeFrom(PyObject* sequence) {
   if (PySequence_Check(sequence) == 0) {
     PyErr_Format(PyExc_TypeError, "the shape of a Tensor must be a sequence of int, not %s",
@@ -132,7 +132,7 @@ PyObject* DimsTuple(const std::vector<Py_ssize_t>& dims) {
   return ShapeTuple(Shape(dims.begin(), dims.end()));
 }
 
-// Both names of the second argument are in use.
+// Both names of the second argument are in use; converts one to the other.
 bool RenameBuffer(PyObject* kwargs, Ref& renamed) {
   PyObject* buffer = kwargs != nullptr ? PyDict_GetItemString(kwargs, "buffer") : nullptr;
   if (buffer == nullptr) {
@@ -151,7 +151,7 @@ bool RenameBuffer(PyObject* kwargs, Ref& renamed) {
 int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"name", "data", "shape", "datatype", nullptr};
   if (ValueOf<OvmsTensor>(self).constructed()) {
-    // Others may look at its buffer.
+    // Another object may have a view of its buffer.
     PyErr_SetString(PyExc_RuntimeError, "a Tensor cannot be initialized again");
     return -1;
   }
@@ -206,7 +206,7 @@ int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   view->itemsize = static_cast<Py_ssize_t>(tensor->itemsize);
   view->readonly = 1;
   const bool shaped = (flags & PyBUF_ND) != 0;
-  // Without its shape a buffer is one row of bytes.
+  // A consumer that does not ask for a shape gets a row of bytes.
   view->ndim = shaped ? static_cast<int>(tensor->dims.size()) : 1;
   view->format = (flags & PyBUF_FORMAT) != 0 ? tensor->format.data() : nullptr;
   view->shape = shaped ? tensor->dims.data() : nullptr;
@@ -249,7 +249,7 @@ PyObject* GetPtr(PyObject* self, void*) {
   PyObject* capsule =
       PyCapsule_New(tensor->data != nullptr ? tensor->data : &nothing, nullptr,
                     [](PyObject* own) { Py_XDECREF(static_cast<PyObject*>(PyCapsule_GetContext(own))); });
-  // The address is good for as long as the capsule is held.
+  // The address is valid while the capsule lives.
   if (capsule != nullptr) PyCapsule_SetContext(capsule, Ref::Share(self).Release());
   return capsule;
 }
@@ -297,7 +297,7 @@ PyType_Spec spec = {"pyovms.Tensor", sizeof(Object<OvmsTensor>), 0, Py_TPFLAGS_D
 
 std::unique_ptr<HeldBuffer> HeldBuffer::Of(PyObject* object, int flags) {
   std::unique_ptr<HeldBuffer> held(new HeldBuffer);
-  // A view that was not given is one that need not be given back.
+  // On failure there is no view to release.
   if (PyObject_GetBuffer(object, &held->view_, flags) != 0) return nullptr;
   return held;
 }

@@ -1,9 +1,9 @@
-// pyovms.Tensor: what Python nodes of graphs take and give. A read-only view of bytes, with a name, a shape
-// and a datatype that say what they mean; these need not fit the bytes.
+// pyovms.Tensor: the inputs and outputs of Python nodes. A read-only view of bytes, with a name, a shape and
+// a datatype that describe them. Shape and datatype need not fit the bytes.
 //
-// Made by user code, it is a view of the object that it was made from, which it keeps and keeps from being
-// resized; only what is not in C order is copied, once. Made for an execution, it is a view of the memory
-// that the server has lent, which goes back with the last view.
+// A tensor made by user code is a view of its source object. It keeps the object alive and prevents its
+// resizing. Only a source that is not in C order is copied, once. A tensor made for an execution is a view of
+// memory lent by the server, which goes back with the last view.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@
 
 namespace braid {
 
-// A buffer of another object, given back in the end. It stays where it is, as its fields may point to it.
+// The buffer of another object; released by the destructor. Not movable, because its fields may point into
+// it.
 class HeldBuffer {
  public:
-  // Null with an exception set when the object has none, or not this way.
+  // Null with an exception set if the object does not support the buffer request.
   static std::unique_ptr<HeldBuffer> Of(PyObject* object, int flags);
   ~HeldBuffer() { PyBuffer_Release(&view_); }
   HeldBuffer(const HeldBuffer&) = delete;
@@ -33,9 +34,9 @@ class HeldBuffer {
   Py_buffer view_{};
 };
 
-// The value of a Tensor object. Set once, by its constructor; nothing of it moves while the object lives.
+// The value of a Tensor object. The constructor sets it once; no part of it moves while the object lives.
 struct OvmsTensor {
-  // The attributes; null before the constructor has run.
+  // The attributes; null before the constructor runs.
   Ref name;      // str
   Ref shape;     // tuple of int
   Ref datatype;  // str
@@ -48,7 +49,7 @@ struct OvmsTensor {
   std::vector<Py_ssize_t> dims;
   std::vector<Py_ssize_t> strides;
 
-  // What the bytes lie in: an object of user code's, whose buffer is held, or memory of this extension.
+  // The owner of the bytes: an object of user code with its buffer, or memory of this extension.
   Ref source;
   std::unique_ptr<HeldBuffer> held;
   Ref memory;
@@ -58,22 +59,22 @@ struct OvmsTensor {
 
 bool AddOvmsTensorType(PyObject* module);
 
-// What a tensor of a request is made of.
+// The parts of a request's tensor.
 struct OvmsTensorParts {
   Ref name;
   DataType type = DataType::kInvalid;
-  std::string_view custom_type;  // of DataType::kCustom
+  std::string_view custom_type;  // for DataType::kCustom
   Shape shape;
-  Ref memory;  // what `data` lies in
+  Ref memory;  // owns `data`
   std::byte* data = nullptr;
   size_t size = 0;
 };
-// A new Tensor object. Where the bytes are not those of the type and the shape, the buffer is one of plain
-// bytes. Null with an exception set.
+// Returns a new Tensor object. If the bytes do not fit type and shape, its buffer is one of plain bytes. Null
+// with an exception set.
 PyObject* NewOvmsTensor(OvmsTensorParts parts);
 
-// The type and shape that a tensor's attributes say. `custom_type` is a view of the tensor's. False with an
-// exception set when there are too many dimensions, or one that is negative.
+// Reads type and shape from a tensor's attributes. `custom_type` is a view into the tensor. False with an
+// exception set for too many dimensions, or a negative one.
 bool TypeAndShapeOf(const OvmsTensor& tensor, DataType& type, std::string_view& custom_type, Shape& shape);
 
 }  // namespace braid

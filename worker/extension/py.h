@@ -1,7 +1,6 @@
-// The CPython API as the extension uses it: the limited API of 3.11, references with owners, and objects that
-// hold a C++ value.
+// Wrappers of the CPython API: the limited API of 3.11, owning references, and objects that hold a C++ value.
 //
-// Everything that takes or makes a Python object is called with the GIL held.
+// All functions that take or return Python objects need the GIL.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -38,7 +37,7 @@ class Ref {
   PyObject* get() const { return object_; }
   explicit operator bool() const { return object_ != nullptr; }
   PyObject* Release() { return std::exchange(object_, nullptr); }
-  // A new reference to it, for a return to Python; None when there is nothing.
+  // Returns a new reference for Python; None if empty.
   PyObject* NewOrNone() const {
     PyObject* object = object_ ? object_ : Py_None;
     Py_INCREF(object);
@@ -51,20 +50,20 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-// The Python object around a C++ value.
+// A Python object that contains a C++ value.
 template <class T>
 struct Object {
   PyObject head;
   T value;
 };
 
-// REQUIRES: `object` is of the type that was made for T.
+// REQUIRES: the type of `object` was created for T.
 template <class T>
 T& ValueOf(PyObject* object) {
   return reinterpret_cast<Object<T>*>(object)->value;
 }
 
-// A new object that holds `value`; null with an exception set when there is no memory.
+// Returns a new object that holds `value`; null with an exception set without memory.
 template <class T>
 PyObject* NewObject(PyTypeObject* type, T value) {
   auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
@@ -73,7 +72,7 @@ PyObject* NewObject(PyTypeObject* type, T value) {
   return object;
 }
 
-// The slots tp_new and tp_dealloc of such a type. Subclasses from Python work: tp_init takes the arguments.
+// The slots tp_new and tp_dealloc of such a type. Python subclasses work: tp_init takes the arguments.
 template <class T>
 PyObject* NewSlot(PyTypeObject* type, PyObject*, PyObject*) {
   return NewObject<T>(type, T());
@@ -92,11 +91,11 @@ void* Slot(Function* function) {
 }
 
 inline PyObject* NewText(std::string_view text) {
-  // What came from outside may not be UTF-8; it goes back as it came.
+  // External text may be invalid UTF-8; surrogateescape restores its bytes on the way back.
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
 }
 
-// The UTF-8 of a str, which the object keeps; false with an exception set when it has none (lone surrogates).
+// Returns the UTF-8 of a str, which the object owns. False with an exception set for lone surrogates.
 inline bool TextOf(PyObject* text, std::string_view& out) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &size);
@@ -105,17 +104,16 @@ inline bool TextOf(PyObject* text, std::string_view& out) {
   return true;
 }
 
-// Whether it can stand where a text is wanted: a str, or bytes with the UTF-8 of one, which is what the
-// elements of a TYPE_STRING tensor are.
+// Whether the object can be used as a text: a str, or bytes with UTF-8, as in TYPE_STRING tensors.
 inline bool IsText(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
 
-// The str of the text that user code gives as `argument`, which errors name. Null with an exception set:
-// ValueError for what has no UTF-8 (other bytes, lone surrogates), TypeError for what is no text.
+// Converts a text argument of user code to str; errors mention `argument`. Null with an exception set:
+// ValueError for bytes that are not UTF-8 and for lone surrogates, TypeError for other types.
 Ref TextArgument(PyObject* object, const char* argument);
 
 inline bool IsInstance(PyObject* object, PyTypeObject* type) { return PyObject_TypeCheck(object, type) != 0; }
 
-// "<class 'int'>", as messages name types.
+// Returns "<class 'int'>", the form of types in messages.
 std::string TypeText(PyObject* object);
 
 }  // namespace braid

@@ -1,8 +1,7 @@
-// What the extension keeps of the interpreter: its types, and numpy's callables, each looked up once.
+// PythonState: the extension's types, and numpy's callables, each looked up once.
 //
-// CPython calls a type's slots without any context, and the limited API cannot find a module from a subclass;
-// so this one structure is reached through a function. There is one interpreter in a worker. The GIL guards
-// it.
+// CPython calls a type's slots without context, and the limited API cannot find the module of a subclass. So
+// State() returns the only instance; a worker has one interpreter. The GIL guards it.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@ struct PythonState {
   PyObject* frombuffer = nullptr;
   PyObject* empty = nullptr;
   PyObject* ascontiguousarray = nullptr;
-  std::array<PyObject*, kDataTypeCount> dtypes{};  // null where numpy has none
+  std::array<PyObject*, kDataTypeCount> dtypes{};  // null if numpy has none
   PyObject* coroutine_type = nullptr;
   PyObject* get_running_loop = nullptr;  // asyncio's
   PyObject* call_future = nullptr;       // braid_worker.futures
@@ -39,24 +38,25 @@ struct PythonState {
   PyObject* json_dumps = nullptr;
   PyObject* json_dumps_options = nullptr;
 
-  PyObject* dtype_name = nullptr;  // interned "dtype"
+  PyObject* dtype_name = nullptr;  // interned
   PyObject* execute_name = nullptr;
   PyObject* on_first_steps = nullptr;  // functions of the module
   PyObject* on_turn_done = nullptr;
 
-  // Set once the channel is open; null in a plain interpreter. Never freed: its threads end with the process.
+  // Set once the channel is open; null in a plain interpreter. Never freed: its threads run until the process
+  // ends.
   Worker* worker = nullptr;
 };
 
 PythonState& State();
 
-// Imports numpy and fills its part. False with an exception set.
+// Imports numpy and sets its fields. False with an exception set.
 bool LoadNumpy();
 
-// Raises TritonModelException. Returns null, for the callers' return.
+// Raises TritonModelException. Always returns null, for use in a return statement.
 PyObject* RaiseModelException(std::string_view text);
 
-// Creates a type from a spec and adds it to the module; null with an exception set.
+// Creates a type from a spec and adds it to the module. Null with an exception set.
 PyTypeObject* AddType(PyObject* module, PyType_Spec& spec, const char* name);
 
 }  // namespace braid

@@ -93,7 +93,7 @@ bool TakeOutputNames(PyObject* object, PyRequest& request) {
   return true;
 }
 
-// Of a PreferredMemory.
+// Reads a PreferredMemory.
 bool TakePreference(PyObject* object, PyRequest& request) {
   Ref type = Ref::Steal(PyObject_GetAttrString(object, "_type"));
   Ref id = Ref::Steal(PyObject_GetAttrString(object, "_device_id"));
@@ -166,7 +166,7 @@ int Init(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* Inputs(PyObject* self, PyObject*) {
   const Ref& inputs = Self(self).inputs;
-  // A list of the caller's own.
+  // A new list for the caller.
   return inputs ? PyList_GetSlice(inputs.get(), 0, PY_SSIZE_T_MAX) : PyList_New(0);
 }
 
@@ -270,7 +270,7 @@ bool ParseCall(PyObject* args, PyObject* kwargs, const char* format, int& decoup
   return PyArg_ParseTupleAndKeywords(args, kwargs, format, const_cast<char**>(names), &decoupled) != 0;
 }
 
-// Null with an exception set when calls are not allowed now.
+// Returns null with an exception set if calls are not allowed now.
 Calls* TheCalls() {
   Worker* worker = State().worker;
   if (worker != nullptr && worker->serving()) return &worker->calls();

@@ -1,4 +1,4 @@
-// pb_utils.InferenceRequest: one that came from the server, or one that a model makes for a call of its own.
+// pb_utils.InferenceRequest: a request from the server, or a model's own request to another model.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace braid {
 
 class Worker;
 
-// A request that came from the server, as long as anything can answer it: shared by the request object and by
-// its sender. When nobody can any more, and nobody has, it fails.
+// A request from the server that still needs a response. Its request object and its sender share it. If both
+// are gone without a response, the request fails.
 class OpenRequest {
  public:
   OpenRequest(Worker& worker, uint64_t id, uint32_t cancel_slot)
@@ -30,40 +30,40 @@ class OpenRequest {
   Worker& worker() const { return worker_; }
   uint64_t id() const { return id_; }
   bool is_cancelled();
-  // Whether the client asked for this output.
+  // Whether the client requested this output.
   bool Wants(PyObject* name) const;
-  // A new set of str.
+  // Returns a new set of str.
   PyObject* RequestedOutputs() const;
   void RequestOnly(std::vector<std::string> names) { requested_ = std::move(names); }
-  // Which outputs may stay on a GPU.
+  // Sets the outputs that may stay on a GPU.
   void LeaveOnDevice(std::vector<std::string> names) { on_device_ = std::move(names); }
   bool StaysOnDevice(std::string_view name) const {
     return std::find(on_device_.begin(), on_device_.end(), name) != on_device_.end();
   }
 
-  // The id of a sequence that goes on after this request and is saved with its response; null for none.
+  // The id of the sequence to save with the response; null if there is none or the sequence ends.
   PyObject* saved_sequence() const { return saved_sequence_.get(); }
   void SaveSequence(Ref correlation_id) { saved_sequence_ = std::move(correlation_id); }
 
-  // Responses so far.
+  // Number of responses so far.
   size_t responses() const { return responses_; }
   void CountResponse() { ++responses_; }
   // No response may follow.
   bool closed() const { return closed_; }
   void Close() { closed_ = true; }
-  // What the model wants when its execution returns: that the request comes again.
+  // The model's wish, during its execution, that the request be rescheduled.
   bool released() const { return released_; }
   bool reschedules() const { return reschedules_; }
   void set_reschedules(bool reschedules) { reschedules_ = reschedules; }
-  // The execution returns: nothing can be wanted any more.
+  // The execution has returned: the wish is final. Returns it.
   bool TakeRelease() {
     released_ = true;
     return reschedules_;
   }
-  // Why a request that nobody has answered fails.
+  // The error of a request that ends without a response.
   const char* abandoned_because() const { return abandoned_because_; }
   void set_abandoned_because(const char* text) { abandoned_because_ = text; }
-  // The server has the last response: it may give the cancel slot to another request.
+  // The last response was sent: the server may give the cancel slot to another request.
   bool done() const { return done_; }
   void Finish();
 
@@ -82,27 +82,27 @@ class OpenRequest {
       "the model let go of the request without a response: execute returned None for it, and its response "
       "sender is gone.";
   bool done_ = false;
-  bool was_cancelled_ = false;  // once done_
+  bool was_cancelled_ = false;  // set with done_
 };
 
 // The value of an InferenceRequest object.
 struct PyRequest {
-  std::shared_ptr<OpenRequest> open;  // null for one that a model made; shared with the sender
+  std::shared_ptr<OpenRequest> open;  // null for a model's own request; shared with the sender
   Ref inputs;                         // list of Tensor
-  Ref sender;                         // the one that get_response_sender() gave out
+  Ref sender;                         // result of get_response_sender()
   std::string request_id;
   std::variant<uint64_t, std::string> correlation_id;
   uint32_t flags = 0;
   uint64_t timeout_us = 0;
   std::string parameters_json;
   std::string trace_context;
-  Ref trace;  // InferenceTrace, or nothing yet
-  // Of a request that a model made.
+  Ref trace;  // InferenceTrace; null until needed
+  // Only for a model's own request.
   std::vector<std::string> requested_outputs;
   std::string model_name;
   int64_t model_version = -1;
   bool device_outputs = true;        // whether outputs may be on a GPU
-  std::optional<int> preferred_gpu;  // where outputs are wanted; nothing: where they were made
+  std::optional<int> preferred_gpu;  // the GPU for outputs; nullopt: where they are made
 };
 
 bool AddRequestType(PyObject* module);

@@ -8,7 +8,7 @@ namespace braid {
 namespace {
 
 struct PyIterator {
-  std::shared_ptr<Exchange> exchange;  // null when nothing more comes; shared with the inbox
+  std::shared_ptr<Exchange> exchange;  // null after the last response; shared with the inbox
   Ref responses;                       // list of InferenceResponse
   Py_ssize_t next = 0;
   bool exhausted = false;  // StopIteration was raised since the last start
@@ -17,7 +17,7 @@ struct PyIterator {
   PyIterator(PyIterator&&) = default;
   ~PyIterator() {
     if (!exchange || State().worker == nullptr) return;
-    // An object may die while an exception is on its way.
+    // The destructor may run while an exception is set.
     PyObject* error[3];
     PyErr_Fetch(&error[0], &error[1], &error[2]);
     State().worker->calls().Abandon(*exchange);
@@ -43,7 +43,7 @@ PyObject* Next(PyObject* self) {
     if (iterator.next < PyList_Size(iterator.responses.get())) {
       return Ref::Share(PyList_GetItem(iterator.responses.get(), iterator.next++)).Release();
     }
-    // Shared, because another thread may come to the end while this one waits.
+    // Shared, because another thread may reset it while this one waits.
     const std::shared_ptr<Exchange> exchange = iterator.exchange;
     if (!exchange) break;
     Ref response = Ref::Steal(State().worker->calls().NextResponse(*exchange));

@@ -1,5 +1,5 @@
-// pb_utils.ResponseIterator: the responses to a call of another model, in the order of their arrival. It
-// keeps them, so that they can be gone over again.
+// pb_utils.ResponseIterator: the responses to a call of another model, in order of arrival. It keeps them, so
+// that user code can iterate again.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@ namespace braid {
 
 bool AddIteratorType(PyObject* module);
 
-// The responses that come for `exchange`, if given, behind `first`, if given. Null with an exception set.
+// Returns an iterator over `first`, if given, and then the responses to `exchange`, if given. Null with an
+// exception set.
 PyObject* NewResponseIterator(std::shared_ptr<Exchange> exchange, Ref first);
 
 }  // namespace braid

@@ -14,15 +14,15 @@ struct PyError {
 };
 
 struct PyResponse {
-  Ref tensors;          // list of Tensor, not shared with the user
-  Ref error;            // TritonError, or nothing
-  Ref parameters_json;  // str, or nothing
+  Ref tensors;          // not shared with user code
+  Ref error;            // TritonError or null
+  Ref parameters_json;  // str or null
 };
 
 bool AddResponseTypes(PyObject* module);
 
 StatusCode StatusCodeOf(const PyError& error);
-// The member of TritonError's enum. REQUIRES: not kOk.
+// Returns the member of TritonError's enum. REQUIRES: not kOk.
 PyObject* ErrorCodeOf(StatusCode code);
 
 // Encodes a dict of parameters, or None, as JSON. False with an exception set.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr long kFinal = 1;  // TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
-// Why the rules do not allow it now, in the order in which they are looked at; null when they do.
+// Returns why a response is not allowed now; null if it is. The order of the checks is part of the behaviour.
 const char* Refusal(const OpenRequest* open, bool has_response, long flags) {
   if (flags != 0 && flags != kFinal) return "Unable to send response. Unsupported flag provided.";
   if (flags == 0 && !has_response) {
@@ -60,7 +60,7 @@ PyObject* Send(PyObject* self, PyObject* args, PyObject* kwargs) {
         "Unable to send response. This process was forked from the model's, which alone can answer.");
   }
   if (!has_response) {
-    // A request of a model that is not decoupled has ended with its response already.
+    // If the model is not decoupled, the response has already ended the request.
     open->Close();
     if (open->done()) Py_RETURN_NONE;
     if (!worker.SendEnd(*open)) return nullptr;

@@ -9,7 +9,7 @@
 namespace braid {
 
 struct PySender {
-  std::shared_ptr<OpenRequest> open;  // null when the request was made by a model
+  std::shared_ptr<OpenRequest> open;  // null for a model's own request
 };
 
 bool AddSenderType(PyObject* module);

@@ -10,19 +10,19 @@ namespace braid {
 // The value of a Tensor object. Its bytes never move while the object lives.
 struct PyTensor {
   Ref name;                   // str
-  Ref array;                  // the array that it was made from, or the one that as_numpy() made
-  Ref memory;                 // what `data` lies in, when that is not `array`
-  std::byte* data = nullptr;  // row-major; BYTES in their wire form
+  Ref array;                  // the source array, or the one that as_numpy() made
+  Ref memory;                 // owns `data` unless `array` does
+  std::byte* data = nullptr;  // row-major; BYTES in wire format
   size_t size = 0;
   DataType type = DataType::kInvalid;
-  int device_type = 1;  // in DLPack's numbers: 1 is the CPU
+  int device_type = 1;  // numbered as in DLPack: 1 is the CPU
   int device_id = 0;
   Shape shape;
 };
 
 bool AddTensorType(PyObject* module);
 
-// A new Tensor object around it. Null with an exception set.
+// Returns a new Tensor object. Null with an exception set.
 PyObject* NewTensor(PyTensor value);
 
 }  // namespace braid

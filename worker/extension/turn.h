@@ -1,4 +1,4 @@
-// Turn: one execution, from its message to its answer.
+// Turn: one execution, from its message to its response.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct Worker::Turn {
   Ref result;                                          // of execute()
   std::vector<std::shared_ptr<Lending>> lendings;      // shared with the Python objects
   std::vector<OutgoingResponse> responses;
-  // Outputs that lie in memory of the server, which go back as they are if nobody else looks at them.
+  // Outputs in memory of the server. They are handed back without a copy if they have no other owner.
   struct Deferred {
     size_t response;
     size_t output;
@@ -25,9 +25,9 @@ struct Worker::Turn {
   };
   std::vector<Deferred> deferred;
   ExecutedMessage executed;
-  // What execute() did against the rules; otherwise, a failure is a Python exception.
+  // How execute() violated its contract; if empty, a failure is a Python exception.
   std::string violation;
-  // A task has it, and it is answered later.
+  // A task runs it, and the response follows later.
   bool handed_over = false;
 
   bool Violates(std::string text) {

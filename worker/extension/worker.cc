@@ -17,10 +17,10 @@ namespace {
 
 constexpr double kTrimSeconds = 1;
 
-// What the thread runs for, if it runs a Python node of a graph.
+// The call of a Python node that this thread runs; 0: none.
 thread_local uint64_t node_call = 0;
 
-// Takes the GIL on a thread of ours.
+// Holds the GIL on a thread that Python did not create.
 class WithGil {
  public:
   WithGil() : state_(PyGILState_Ensure()) {}
@@ -36,7 +36,7 @@ class WithGil {
 
 namespace {
 
-// Into a block of a DevicePool, without the GIL.
+// Copies to a block of a DevicePool, without the GIL.
 Status CopyOnDevice(CudaContext& device, CudaAddress from, const Buffer& block) {
   Status copied;
   const size_t dirty = DevicePool::TakeDirty(block);
@@ -111,9 +111,9 @@ bool Worker::Run(PyObject* host) {
   return false;
 }
 
-// Handles what is there. In the event loop, stops at what has to be done outside of it.
+// Handles all pending messages. In the event loop, stops at a message that must be handled outside of it.
 bool Worker::Advance() {
-  // The messages of nodes are not for this thread.
+  // In a worker with nodes, other threads handle the messages.
   while (!ended_ && !nodes_) {
     DoChores();
     if (!turn_ && !held_.empty()) {
@@ -133,7 +133,8 @@ bool Worker::Advance() {
       }
     }
     if (in_loop_ && !(model_.coroutine && TypeOf(received_) == MessageType::kExecute)) {
-      // User code that is no coroutine may want to run a loop of its own, which cannot be done within one.
+      // User code that is not a coroutine may run its own event loop, which is impossible inside a running
+      // one.
       held_.push_front(std::move(received_));
       LeaveLoopWith(false);
       return true;
@@ -143,7 +144,7 @@ bool Worker::Advance() {
   return true;
 }
 
-// Waits until there is something to do.
+// Waits for work.
 bool Worker::Idle() {
   connection_->FlushReleases(true);
   if (loop_) return IdleInLoop();
@@ -152,7 +153,7 @@ bool Worker::Idle() {
   connection_->set_waiting(true);
   Py_BEGIN_ALLOW_THREADS outcome = inbox_->Next(received_, wait_ns);
   Py_END_ALLOW_THREADS connection_->set_waiting(false);
-  // Handlers that user code has installed for signals run here; what they raise is nobody's.
+  // Runs signal handlers of user code; their exceptions are only reported.
   if (PyErr_CheckSignals() != 0) PyErr_WriteUnraisable(nullptr);
   DoChores();
   connection_->Trim();
@@ -174,7 +175,7 @@ bool Worker::IdleInLoop() {
     return false;
   }
   if (done) return true;
-  // KeyboardInterrupt and SystemExit of a task leave the loop; they are nobody's.
+  // KeyboardInterrupt and SystemExit of a task leave the loop; they are only reported.
   PyErr_WriteUnraisable(loop_.get());
   return true;
 }
@@ -188,7 +189,7 @@ void Worker::LeaveLoopWith(bool failed) {
 
 void Worker::OnWake() {
   std::byte wakes[512];
-  // What they tell of is looked for anyway.
+  // The bytes carry no information: Advance() checks for all kinds of work.
   [[maybe_unused]] ssize_t got = read(connection_->channel().wake_fd(), wakes, sizeof(wakes));
   if (!in_loop_) return;
   if (!Advance()) LeaveLoopWith(true);
@@ -326,7 +327,7 @@ void Worker::DoChores() {
 
 Status Worker::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {
   if (bytes.size() > kInlineTensorBytes) {
-    // The server may have given memory back meanwhile.
+    // The server may have returned memory meanwhile.
     inbox_->Poll();
     DoChores();
   }
@@ -335,7 +336,7 @@ Status Worker::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {
 
 Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::vector<Ref>& holds,
                                bool stays) {
-  // Other threads of Python may run meanwhile, and drop what they have of it.
+  // Other Python threads may run meanwhile, and drop their references.
   const Ref kept = Ref::Share(object);
   const PyTensor& tensor = ValueOf<PyTensor>(object);
   BRAID_ASSIGN_OR_RETURN(const auto device, DeviceOf(tensor.device_id));
@@ -350,7 +351,7 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
   if (stays && tensor.size > 0) {
     inbox_->Poll();
     DoChores();
-    // Without room on the device, the bytes go through the machine's memory.
+    // Without room on the device, the bytes go through host memory.
     if (auto block = connection_->AllocateOnDevice(device, tensor.size); block.ok()) {
       BRAID_RETURN_IF_ERROR(CopyOnDevice(*device, address, *block));
       return connection_->PlacedOnDevice(*std::move(block), message);
@@ -438,7 +439,7 @@ PyObject* Worker::TakeMemory(const TensorMessage& message, std::byte*& data, siz
 
 std::shared_ptr<void> Worker::KeepUntilDone(std::shared_ptr<CudaContext> device, Buffer block) {
   return {new Buffer(std::move(block)), [this, device = std::move(device)](Buffer* kept) {
-            // In a forked child it stays its parent's.
+            // In a forked child the block belongs to the parent.
             if (!forked()) WhenDone(device, [kept] { delete kept; });
           }};
 }
@@ -453,7 +454,7 @@ bool Worker::TakeFromDevice(const TensorMessage& message, PyTensor& tensor) {
   CudaAddress address = (*lending)->memory().address();
   std::shared_ptr<void> keeper = *lending;
   if (message.place == Place::kSharedDeviceMemory) {
-    // User code may write to it, which others must not see.
+    // User code may write to it, and other readers must not see that.
     auto own = connection_->AllocateOnDevice((*lending)->memory().shared_context(), message.handle.size);
     Status copied = own.ok() ? CopyOnDevice(device, address, *own) : own.status();
     if (!copied.ok()) {
@@ -516,7 +517,7 @@ PyObject* Worker::MakeTensor(const TensorMessage& message, std::vector<std::shar
 }
 
 void Worker::SendLog(uint8_t level, std::string_view file, uint32_t line, std::string_view text) {
-  // Without a conversation nobody hears it, which is nothing to fail for.
+  // Without a connection the line is lost; logging must not fail.
   static_cast<void>(EnsureConversation());
   LogMessage message{level, file, line, text};
   std::vector<std::byte> encoded;
@@ -529,7 +530,7 @@ void Worker::SendReadiness(uint64_t check_id, bool ready, std::string_view reaso
   ReadinessMessage message{check_id, ready, reason};
   std::vector<std::byte> encoded;
   Encode(encoded, message);
-  // When the model is being unloaded, nobody wants to know any more.
+  // If the model is being unloaded, the result is not needed.
   static_cast<void>(connection_->Send(encoded));
 }
 

@@ -15,7 +15,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 @pytest.fixture(scope="session")
 def zygote():
-    # As the server does: workers become children of this process.
+    # As in the server: workers become children of this process.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     warm = Zygote()
     assert warm.ready["ready"], warm.ready

@@ -1,4 +1,4 @@
-"""Python nodes of a graph in a worker, with the test as the server."""
+"""Runs Python nodes of a graph in a worker; the test acts as the server."""
 
 import json
 import textwrap
@@ -17,14 +17,14 @@ def fp32(name, values):
 
 
 def array_of(output):
-    """The values of an output of FP32."""
+    """Returns the values of an FP32 output."""
     _, datatype, shape, data, _ = output
     assert datatype == "FP32"
     return np.frombuffer(data, np.float32).reshape(shape).tolist()
 
 
 class Graph:
-    """Nodes by number; the steps of calls as they come."""
+    """Nodes by number, and the steps of calls that have arrived."""
 
     def __init__(self, worker, folder, nodes):
         self.worker = worker
@@ -48,7 +48,7 @@ class Graph:
         return self._calls
 
     def step(self, call, seconds=20):
-        """The next step of a call."""
+        """Returns the next step of a call."""
         while not self._steps[call]:
             message = self.worker.receive("step", seconds)
             self._steps[message["call"]].append(message)
@@ -76,7 +76,7 @@ class Graph:
         standin.node_drop(self.worker.channel, number)
 
     def no_step(self, seconds=0.2):
-        """Nothing comes for a while."""
+        """Asserts that no step arrives for a while."""
         message = standin.receive(self.worker.channel, seconds)
         while message is not None and message["type"] != "step":
             message = standin.receive(self.worker.channel, seconds)

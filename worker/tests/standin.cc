@@ -1,4 +1,4 @@
-// A stand-in for the server, for tests: the server's end of a worker's channel as a Python extension.
+// A stand-in for the server in tests: the server's end of a worker's channel, as a Python extension.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -22,7 +22,7 @@ struct Standin {
   SegmentMap segments;
   std::map<uint32_t, int> announced;
   std::map<std::pair<uint32_t, uint64_t>, Buffer> lent;
-  std::vector<MemoryHandle> kept;  // memory of the worker that was not given back yet
+  std::vector<MemoryHandle> kept;  // the worker's memory, not returned yet
   bool keep_outputs = false;
 };
 
@@ -88,7 +88,7 @@ PyObject* Load(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Fills a tensor of (name, type, shape, bytes, shared=False), where the type may be a name of users' own.
+// Fills a tensor from (name, type, shape, bytes, shared=False); the type may be a custom name.
 bool FillTensor(Standin& standin, PyObject* tuple, TensorMessage& tensor) {
   const char* name = nullptr;
   PyObject* type = nullptr;
@@ -323,7 +323,7 @@ PyObject* Cancel(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// The bytes of an output, whose memory is given back then.
+// Returns the bytes of an output, and releases its memory.
 bool TakeBytes(Standin& standin, const TensorMessage& tensor, std::string& out) {
   if (tensor.place == Place::kInline) {
     out.assign(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
@@ -553,7 +553,7 @@ PyObject* Describe(Standin& standin, std::span<const std::byte> message) {
   }
 }
 
-// The next message as a dict; None after the time.
+// Returns the next message as a dict; None on timeout.
 PyObject* Receive(PyObject*, PyObject* args) {
   PyObject* capsule = nullptr;
   double seconds = 10;
@@ -571,7 +571,7 @@ PyObject* Receive(PyObject*, PyObject* args) {
   }
 }
 
-// The bytes of all that is lent, one after the other.
+// Returns the bytes of all lent memory, in sequence.
 PyObject* LentBytes(PyObject*, PyObject* capsule) {
   std::string all;
   for (const auto& [key, block] : Get(capsule)->lent) all += block.text();
@@ -588,8 +588,7 @@ PyObject* KeepOutputs(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Sends one execution, of small inputs, again and again, `depth` of them at a time; returns nanoseconds for
-// each.
+// Benchmark: repeats an execution with small inputs, `depth` at a time. Returns nanoseconds per execution.
 PyObject* Bench(PyObject*, PyObject* args) {
   PyObject* capsule = nullptr;
   int count = 0;

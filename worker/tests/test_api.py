@@ -199,7 +199,7 @@ class TestDlpack:
         ("shape", "strides"), [((2, 0), (4, 4)), ((0, 0), (4, 4)), ((2, 0, 2), (8, 8, 4)), ((3, 2, 0), (8, 4, 4))]
     )
     def test_strides_without_elements_say_nothing(self, shape, strides):
-        # As torch gives them.
+        # As torch returns them.
         array = np.lib.stride_tricks.as_strided(np.zeros(0, np.float32), shape, strides)
         assert Tensor.from_dlpack("x", array).shape() == list(shape)
 
@@ -358,7 +358,7 @@ class TestTritonError:
 
 
 class TestTexts:
-    """Bytes are taken for the text whose UTF-8 they are, as the elements of a TYPE_STRING tensor come."""
+    """Bytes are accepted as the text with that UTF-8, because elements of a TYPE_STRING tensor are bytes."""
 
     def test_bytes_are_texts(self):
         name = "n\u00fc"

@@ -1,4 +1,4 @@
-"""Models whose execute() is a coroutine function: what overlaps, what goes on between executions."""
+"""Models whose execute() is a coroutine function: overlapping executions, and tasks that continue between executions."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def text_of(response):
 
 
 def responses(worker, count):
-    """By the id of their request, in the order of their arrival."""
+    """Returns responses by request id, in order of arrival."""
     return [(r["id"], r) for r in (worker.receive("response")["response"] for _ in range(count))]
 
 
@@ -44,7 +44,7 @@ def test_executions_of_a_decoupled_model_overlap(model):
         policy=DECOUPLED,
     )
     for name in ("a", "b", "c"):
-        # The execution returns with its first wait; nothing is answered yet.
+        # The execution returns at its first wait, before any response.
         assert worker.execute({"request_id": name}) == {}
     assert worker.stray == []
     worker.send({"request_id": "open"})
@@ -167,7 +167,7 @@ def test_what_a_decoupled_coroutine_raises_is_logged(model):
     assert "ValueError: before any wait" in worker.execute({"request_id": "early"})[0]["error"]
     worker.logs.clear()
     assert worker.execute({"request_id": "late"}) == {}
-    # Nobody has the request any more.
+    # No object holds the request any more.
     ((_, response),) = responses(worker, 1)
     assert response["final"]
     assert "the model let go of the request without a response" in response["error"]
@@ -194,7 +194,7 @@ def test_a_decoupled_coroutine_must_return_none(model):
 
 
 def test_coroutines_beside_plain_functions(model):
-    """A plain execute() may run a loop of its own, whether the model has one or not."""
+    """A plain execute() may run its own loop, with or without a loop of the model."""
     worker = model(
         HEAD
         + """

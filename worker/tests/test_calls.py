@@ -1,4 +1,4 @@
-"""Calls to other models (BLS), on the caller's side; the stand-in is the server that answers them."""
+"""Calls to other models (BLS), on the caller's side. The stand-in acts as the server."""
 
 import json
 
@@ -31,7 +31,7 @@ def result(worker):
 
 
 def respond(worker, call, value=None, **fields):
-    """Answers a call with one float, or as the fields say."""
+    """Answers a call with one float, or with the given fields."""
     if value is not None:
         fields["outputs"] = [tensor("OUT", np.full(fields.pop("size", 4), value, np.float32))]
     standin.respond(worker.channel, call["id"], fields)
@@ -150,7 +150,7 @@ def test_calls_from_threads_at_once(model):
     )
     worker.send({})
     for _ in range(5):
-        # Those that wait are answered last in, first out.
+        # The pending calls are answered last in, first out.
         for one in reversed([worker.receive("call") for _ in range(8)]):
             respond(worker, one, np.frombuffer(one["inputs"]["IN"][2], np.float32)[0] + 0.5)
     assert result(worker) == "ok"
@@ -195,7 +195,7 @@ def test_ten_thousand_calls_at_once_take_no_threads(model, policy):
 
 
 def test_loops_of_user_code_can_call_too(model):
-    """In a plain execute, and in a thread that outlives it; nobody reads for them but the reader."""
+    """Calls work in a loop of a plain execute, and of a thread that outlives it; only the reader reads for them."""
     worker = model(
         HEAD
         + """
@@ -226,7 +226,7 @@ def test_loops_of_user_code_can_call_too(model):
     respond(worker, worker.receive("call"), 5)
     worker.receive("executed")
     calls = [worker.receive("call") for _ in range(3)]
-    # The main thread is in user code while the thread's calls are answered.
+    # The main thread runs user code while the thread's calls are answered.
     worker.send({"request_id": "busy", "cancel_slot": 3})
     for call in calls:
         assert call["blocked"] == 0
@@ -269,7 +269,7 @@ def test_a_cancelled_future_cancels_its_call(model):
     calls = [worker.receive("call") for _ in range(3)]
     cancelled = [m["id"] for m in worker.stray if m["type"] == "cancel_call"]
     assert cancelled == [call["id"] for call in calls[:2]]
-    # What comes for them late is let go of.
+    # Late responses are released.
     for call in calls[:2]:
         respond(worker, call, 1, size=10_000)
     respond(worker, calls[2], 3)
@@ -312,7 +312,7 @@ def test_an_iterator_brings_all_responses_again_and_again(model):
     for i in range(3):
         respond(worker, call, i, final=i == 2)
     assert result(worker) == "[0.0, 1.0, 2.0] [[1, 1, 1], [1, 1, 1]]"
-    # Nothing was left to cancel.
+    # Nothing remained to be cancelled.
     assert [m["type"] for m in worker.stray if m["type"] != "release"] == []
 
 
@@ -384,7 +384,7 @@ def test_async_iterators_and_calls_in_tasks(model):
 
 
 def test_a_plain_call_within_a_coroutine(model):
-    """The thread of the event loop reads for itself, and then goes on with its loop."""
+    """The event loop's thread reads for itself, and then continues its loop."""
     worker = model(
         HEAD
         + """
@@ -402,7 +402,7 @@ def test_a_plain_call_within_a_coroutine(model):
         worker.send({})
         respond(worker, call, i)
         respond(worker, worker.receive("call"), i + 0.5)
-        # The first response may have come before the second call.
+        # The first response may have arrived before the second call.
         got = [m for m in worker.stray if m["type"] == "response"]
         worker.stray.clear()
         got += [worker.receive("response") for _ in range(2 - len(got))]
@@ -563,7 +563,7 @@ def test_readiness_is_asked_beside_an_execution(model, kind):
     ):
         standin.cancel(worker.channel, 1, 0)
         worker.send({"request_id": request, "cancel_slot": 1})
-        # The execution is under way when its request has been seen.
+        # The execution has started once its request was read.
         assert wait_for(lambda: standin.receive(worker.channel, 0.02) is None)
         standin.check_ready(worker.channel, 10 + check)
         readiness = worker.receive("readiness")
@@ -604,7 +604,7 @@ def test_a_request_comes_again(model):
         executed = worker.receive("executed")
         assert [text_of(r) for r in executed["responses"]] == ["a"]
         assert executed["rescheduled"] == [executed["id"] * 100 + 1]
-    # Its sender of an earlier turn is let go of without a word.
+    # The sender of an earlier turn is released without an error.
     assert text_of(worker.execute({"request_id": "b"})[0]) == "b"
     assert worker.stray == []
 

@@ -122,7 +122,7 @@ def test_part_of_an_input_goes_back_and_twice_the_same_is_copied_once(model):
     np.testing.assert_array_equal(floats(outputs["OUT2"]), a)
 
 
-# Around the size up to which memory that others see is copied and not mapped: 1 MiB.
+# Sizes around 1 MiB: up to it, memory with other readers is copied and not mapped.
 @pytest.mark.parametrize("count", [10_000, 262_144, 262_145, 1_000_000])
 def test_what_is_written_to_memory_that_others_see_stays_in_the_worker(model, count):
     worker = model(
@@ -158,7 +158,7 @@ def test_memory_that_others_see_is_not_changed(model):
     )
     a = np.random.default_rng(1).random(500_000, np.float32)
     worker.execute({"inputs": [tensor("A", a, shared=True)]})
-    # The model keeps its view.
+    # The model still has its view.
     assert standin.lent_bytes(worker.channel) == a.tobytes()
 
 
@@ -321,7 +321,7 @@ def test_a_cancelled_request_knows_it_and_keeps_knowing_it(model):
     worker.send({"cancel_slot": 7})
     standin.cancel(worker.channel, 7)
     assert worker.receive("executed")["responses"][0]["code"] == 8
-    # The slot belongs to another request now.
+    # The slot now belongs to another request.
     standin.cancel(worker.channel, 7, 0)
     response = worker.execute({"cancel_slot": 7, "request_id": "x"})[0]
     assert (response["code"], response["error"]) == (8, "gone")
@@ -353,7 +353,7 @@ def test_idle_memory_goes_back_to_the_system(model):
     a = np.ones(3 << 20, np.float32)
     worker.execute({"inputs": [tensor("A", a)]})
     assert worker.receive("retire", 15)["segment"] >= 1
-    # And comes again.
+    # The memory is lent again.
     np.testing.assert_array_equal(floats(worker.execute({"inputs": [tensor("A", a)]})[0]["outputs"]["OUT"]), a + 1)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of requests when user code does not do as it should; and response senders."""
+"""Requests whose user code breaks the rules, and response senders."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def test_an_exception_fails_the_batch_and_not_the_worker(model, raising, text):
             file = f"{worker.folder.name}/1/model.py"
             expected = re.escape(f"{prefix(worker)}{text}\n\nAt:\n  {file}") + r"\(\d+\): execute\n"
             assert re.fullmatch(expected, responses[i]["error"]), responses[i]["error"]
-        # The log has the whole path, and the source.
+        # The log has the full path and the source.
         assert worker.logs[-1]["level"] == 2
         head, place, source = worker.logs[-1]["text"].removeprefix(f"{prefix(worker)}{text}\n").splitlines()[:3]
         assert head == "Traceback (most recent call last):"
@@ -75,7 +75,7 @@ def test_clients_see_no_path_of_the_machine(model):
     worker = model(execute(body))
     name = worker.folder.name
     library = worker.execute({"request_id": "library"})[0]["error"]
-    # A library is named as it is imported.
+    # A library is named by its import path.
     assert re.search(r"\n  json/decoder\.py\(\d+\): raw_decode\n", library)
     assert re.search(rf"\n  {name}/1/model\.py\(\d+\): execute\n", library)
     assert f'  File "{json.__path__[0]}/decoder.py", line ' in worker.logs[-1]["text"]
@@ -355,7 +355,7 @@ def test_warnings_and_prints_go_to_the_pipes(model):
     assert worker.text("stdout") == "said\n"
 
 
-# Memory for what is smaller than a thread's stack.
+# Memory for objects smaller than a thread's stack.
 ROOM = 3 << 20
 
 

@@ -1,4 +1,4 @@
-"""Loading, configuration, the warm process, the end of a worker, its log."""
+"""Loading, configuration, the warm process, and the end and the log of a worker."""
 
 import json
 import os
@@ -309,7 +309,7 @@ class TestEnd:
         for number in (signal.SIGINT, signal.SIGTERM):
             os.kill(worker.pid, number)
         assert ask(worker, "1") == 1
-        # Programs that it starts end by them.
+        # The programs that it starts still end by these signals.
         script = "import subprocess; p = subprocess.Popen(['sleep', '100']); p.terminate(); print(p.wait(5))"
         assert ask(worker, f"exec({script!r})") is None
         assert worker.text("stdout") == "-15\n"
@@ -343,7 +343,7 @@ class TestZygote:
         made = model(ECHO)
         folder = f"/proc/{made.pid}/fd"
         links = sorted(os.readlink(f"{folder}/{f}").split(":")[0].split("[")[0] for f in os.listdir(folder))
-        # The descriptors of memory can be closed once it is mapped.
+        # Descriptors of memory can be closed once it is mapped.
         assert links == ["/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"], links
 
     def test_bad_requests_are_refused(self, zygote):

@@ -1,4 +1,4 @@
-"""Python nodes of graphs: what execute() is given and returns, and what it must not; objects, sessions, memory."""
+"""Python nodes of graphs: inputs and results of execute(), errors, objects, sessions, memory."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ ECHO = """
 
 
 def wait_for_log(running, text, level=2):
-    """A line of the worker in the server's log."""
+    """Waits for a line of the worker in the server's log."""
 
     def found():
         return any(text in log["text"] and log["level"] == level for log in running.worker.logs)
@@ -81,7 +81,7 @@ def test_an_empty_list_and_a_subclass_of_list_are_lists(graph):
         (BF16, "BF16", (2,), bytes(4), ("B", 1, (4,), (1,))),
         (BYTES, "BYTES", (1,), b"\3\0\0\0abc", ("B", 1, (7,), (1,))),
         ("my_string", "my_string", (3,), b"one two three and so on", ("B", 1, (23,), (1,))),
-        # What another node has said of its bytes need not be so.
+        # A shape and datatype set by another node need not fit the bytes.
         (INT32, "INT32", (1, 3), bytes(5), ("B", 1, (5,), (1,))),
     ],
 )
@@ -136,7 +136,7 @@ def test_only_exported_outputs_have_bytes(graph):
     assert outputs["both"][3] != outputs["kept"][3]
 
 
-# --- What is wrong with a result
+# --- Invalid results
 
 
 UNEXPECTED = "Unexpected Python object type. Expected: "
@@ -239,7 +239,7 @@ def test_a_large_input_is_lent_and_comes_back(graph):
 
 
 def drained(running):
-    """Looks at what has come meanwhile; releases take effect then."""
+    """Handles the messages that have arrived, such as releases."""
     standin.receive(running.worker.channel, 0.001)
     return False
 

@@ -1,4 +1,4 @@
-"""Python nodes of graphs: loading, failing to, and ending."""
+"""Python nodes of graphs: loading, load failures, and the end."""
 
 import pytest
 from nodes_harness import fp32, node, write_handler
@@ -50,7 +50,7 @@ def test_a_node_that_cannot_be_loaded(graph_of, tmp_path, source, error):
     path = write_handler(tmp_path, source)
     running = graph_of([node(path, "the node")], expect_ok=False)
     assert running.loaded["code"] == 2
-    # Clients are told where it is in the repository, the log where it is on this machine.
+    # Clients get the path in the repository, the log gets the path on this machine.
     assert running.loaded["error"].startswith(f"Python node 'the node' ({tmp_path.name}/{path.name}): {error}")
     assert str(tmp_path) not in running.loaded["error"]
     assert running.worker.logs[-1]["text"].startswith(f"Python node 'the node' ({path}): {error}")

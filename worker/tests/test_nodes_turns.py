@@ -1,4 +1,4 @@
-"""Python nodes of graphs: generators, executions beside each other, and calls to other servables."""
+"""Python nodes of graphs: generators, parallel executions, and calls to other servables."""
 
 import time
 
@@ -18,7 +18,7 @@ COUNT = """
 
 
 def counted(running, count):
-    """How many items have been computed."""
+    """Returns how many items were computed."""
     return wait_for(lambda: running.worker.text("stdout").count("computes") == count)
 
 
@@ -264,11 +264,11 @@ def test_generators_that_run_for_long_are_fair(graph):
         seen = dict.fromkeys(calls, 0)
         while min(seen.values()) < 50 and max(seen.values()) < 500:
             seen[running.any_step()["call"]] += 1
-        # A busy machine may keep one off the cores, but not each time.
+        # A busy machine may delay one thread, but not in each attempt.
         if min(seen.values()) == 50:
             break
     assert min(seen.values()) == 50, seen
-    # One that comes later has its turn too.
+    # A generator that starts later gets turns, too.
     late = running.execute(credit=1)
     running.close_call(calls[0])
     assert running.step(late)["kind"] == "item"
@@ -279,7 +279,7 @@ def test_generators_that_run_for_long_are_fair(graph):
             pass
 
 
-# --- Beside each other
+# --- Parallel executions
 
 
 MEET = """
@@ -366,7 +366,7 @@ def test_a_handler_calls_another_servable(graph):
     running = graph(CALLS)
     call = running.execute([fp32("in", [7])])
     asked = running.worker.receive("call")
-    # The execution that waits is named, so that a circle of calls is found.
+    # The message names the waiting execution, so that the server can detect a circle of calls.
     assert (asked["model"], asked["blocked"], asked["outputs"]) == ("other", call, ["OUT"])
     standin.respond(running.worker.channel, asked["id"], {"outputs": [fp32("OUT", [8])]})
     assert array_of(running.step(call)["outputs"][0]) == [8]

@@ -1,4 +1,4 @@
-"""pyovms.Tensor as user code makes it, without a server."""
+"""pyovms.Tensor in user code, without a server."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""save_sequence and load_sequence: what a model keeps of its sequences, with answers and before steps."""
+"""save_sequence and load_sequence: saved state in responses, and restored state before a step."""
 
 import numpy as np
 import pytest
@@ -113,7 +113,7 @@ def test_a_sequence_that_cannot_be_loaded_fails_alone(model):
     responses = worker.receive("executed")["responses"]
     assert [each["id"] % 100 for each in responses] == [1]
     assert state_of(responses[0]) == b"2.0"
-    # Alone, user code is not called.
+    # With only this request, execute() is not called.
     worker.send(step(1, 7, state=b"no number"))
     assert worker.response()[0] == 0
     assert worker.receive("executed")["responses"] == []

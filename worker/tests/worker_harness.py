@@ -1,4 +1,4 @@
-"""The built worker, with a stand-in for the server. BRAID_WORKER_DIR names its folder (build/worker)."""
+"""The built worker with a stand-in for the server. BRAID_WORKER_DIR names its folder (build/worker)."""
 
 import json
 import os
@@ -21,7 +21,7 @@ FP32, BYTES, INT32, BF16, UINT8 = 11, 13, 8, 14, 2
 
 
 def tensor(name, array, shared=False):
-    """An input for Worker.execute(); `shared` when others than the worker see its bytes too."""
+    """Returns an input for Worker.execute(). `shared`: other processes also read its bytes."""
     kinds = {"float32": FP32, "int32": INT32, "uint8": UINT8}
     return (name, kinds[str(array.dtype)], array.shape, array.tobytes(), shared)
 
@@ -38,7 +38,7 @@ def floats(output):
 
 
 def wait_for(condition, seconds=10):
-    """Polls; for what other processes do."""
+    """Polls until a condition holds; for effects of other processes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -69,7 +69,7 @@ class Zygote:
 
 
 class Worker:
-    """One worker with the server's end of its channel."""
+    """One worker, with the server's end of its channel."""
 
     def __init__(self, zygote=None, name="model_0"):
         self.channel, *descriptors = standin.create()
@@ -98,7 +98,7 @@ class Worker:
         self.hello = self.receive("hello")
 
     def receive(self, kind, seconds=20):
-        """The next message of that kind; what comes before it is kept aside."""
+        """Returns the next message of that kind, and keeps earlier ones."""
         while True:
             message = standin.receive(self.channel, seconds)
             assert message is not None, f"no {kind}: {self.text('stderr')}"
@@ -134,14 +134,14 @@ class Worker:
         standin.execute(self.channel, self._executions, numbered)
 
     def execute(self, *requests):
-        """Runs an execution; returns its responses by the place of their request."""
+        """Runs an execution; returns its responses by the index of their request."""
         self.send(*requests)
         executed = self.receive("executed")
         assert executed["id"] == self._executions
         return {response["id"] - 100 * self._executions: response for response in executed["responses"]}
 
     def response(self):
-        """A response apart from a returning execution."""
+        """Returns a response that was sent separately from the execution's return."""
         message = self.receive("response")["response"]
         return message["id"] - 100 * self._executions, message
 
@@ -150,7 +150,7 @@ class Worker:
         self.receive("finalized")
 
     def wait(self, seconds=15):
-        """The exit status, which must come."""
+        """Waits for the exit status; fails without one."""
 
         def ended():
             if self.status is None:
@@ -163,7 +163,7 @@ class Worker:
         return self.status
 
     def text(self, stream):
-        """What it has written so far."""
+        """Returns the output so far."""
         descriptor = self._pipes[stream]
         while select.select([descriptor], [], [], 0)[0]:
             data = os.read(descriptor, 1 << 16)

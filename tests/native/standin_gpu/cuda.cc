@@ -1,8 +1,9 @@
-// libcuda.so.1 as far as Braid and its tests call it, over the folder that standin.h describes.
+// libcuda.so.1 with the functions that Braid and its tests call, on the folder that standin.h describes.
 //
-// It is stricter than the real one where that helps: memory of a device cannot be read or written through its address; what
-// a stream is given runs on a thread of the stream, late if the folder says so, and reads host memory then; a stream waits for
-// no other unless it is told to; memory that is freed while another process has it open is called a violation in `calls`.
+// It is stricter than the real library. Memory of a device cannot be accessed through its address. Work of a
+// stream runs on the stream's thread, after the folder's delay, and reads host memory only then. A stream
+// waits for no other stream unless it is told to. `calls` reports memory freed while another process has it
+// open as a violation.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -45,21 +46,21 @@ struct Context {
   std::map<char*, size_t> registered;  // pages of the host
 };
 
-// A range of addresses that stands for memory of a device: nothing can be read there, the bytes are in the file.
+// A range of inaccessible addresses that stands for memory of a device. The bytes are in the file.
 struct Memory {
   int device = 0;
   int file = -1;
   Pointer base = 0;
   size_t bytes = 0;
   std::string name;       // of the file
-  bool imported = false;  // through a handle
+  bool imported = false;  // opened through a handle
   int opens = 0;
-  bool mapped = false;     // physical memory, which has a handle of its own
-  bool accessible = true;  // by cuMemSetAccess() for what is mapped
+  bool mapped = false;     // physical memory with a separate handle
+  bool accessible = true;  // set by cuMemSetAccess() for mapped memory
 };
 
-// Physical memory: a file that lives, and is locked, as long as some process has a descriptor of it. That is what a descriptor
-// for other processes is too: they share one lock.
+// Physical memory: a file that lives, and is locked, while any process has a descriptor of it. A descriptor
+// for another process is the same file description, so all of them share one lock.
 struct Physical {
   int device = 0;
   int file = -1;
@@ -67,7 +68,7 @@ struct Physical {
   std::string name;
 };
 constexpr size_t kGranularity = size_t{2} << 20;
-constexpr size_t kNameBytes = 64;  // what stands behind the bytes, so that a descriptor tells its name
+constexpr size_t kNameBytes = 64;  // after the bytes, so that a descriptor has the file's name
 
 struct Location {
   int type;
@@ -93,7 +94,7 @@ struct Uuid {
   unsigned char bytes[16];
 };
 
-// Runs what it is given in order, on a thread of its own.
+// Runs its work in order, on its own thread.
 class Stream {
  public:
   explicit Stream(bool blocking) : blocking_(blocking), thread_([this] { Run(); }) {}
@@ -148,7 +149,7 @@ class Stream {
   std::thread thread_;
 };
 
-// The last place in a stream where it was recorded.
+// The position in a stream where the event was last recorded.
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
@@ -166,7 +167,7 @@ struct Driver {
   std::vector<std::unique_ptr<Context>> contexts;
   std::map<Pointer, Memory> memory;
   std::map<void*, std::shared_ptr<Stream>>
-      streams;  // shared with calls that wait for one, which another may destroy
+      streams;  // shared with waiting calls, because another call may destroy a stream
   std::map<void*, std::shared_ptr<Event>> events;
   std::map<void*, size_t> pinned;
   std::map<Pointer, size_t> reserved;
@@ -182,10 +183,11 @@ Driver& D() {
 
 std::atomic<bool> initialized{false};
 std::atomic<bool> forked{false};
-std::atomic<int> broken{0};  // what an asynchronous failure left behind: all calls return it
+std::atomic<int> broken{0};  // the result of a failed asynchronous operation; all calls return it
 thread_local std::vector<Context*> current;
 
-// The devices that CUDA_VISIBLE_DEVICES lets be seen, in its order: numbers or beginnings of UUIDs, up to the first that is none.
+// The devices that CUDA_VISIBLE_DEVICES makes visible, in its order: numbers or prefixes of UUIDs. The first
+// invalid entry ends the list.
 std::vector<standin::Device> VisibleDevices() {
   std::vector<standin::Device> all = standin::AllDevices();
   const char* visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -211,7 +213,7 @@ int Ready(const char* function) {
 
 bool IsDevice(int ordinal) { return ordinal >= 0 && static_cast<size_t>(ordinal) < D().devices.size(); }
 
-// The memory that an address lies in.
+// Returns the memory that contains an address.
 Memory* MemoryAt(Pointer address) {
   auto above = D().memory.upper_bound(address);
   if (above == D().memory.begin()) return nullptr;
@@ -261,7 +263,7 @@ std::shared_ptr<Event> EventOf(void* handle) {
   return found == D().events.end() ? nullptr : found->second;
 }
 
-// The streams that the default one (0, 1) waits for, and its work runs at once.
+// Waits for the streams that block the default stream (0, 1), whose work runs immediately.
 void WaitForBlockingStreams() {
   std::vector<std::shared_ptr<Stream>> all;
   {
@@ -274,7 +276,7 @@ void WaitForBlockingStreams() {
 }
 bool IsDefault(void* stream) { return stream == nullptr || stream == reinterpret_cast<void*>(1); }
 
-// What a copy says of its host memory: whether a context of this process has all of it registered.
+// Returns " pinned" if a context of this process has registered all of a copy's host memory.
 std::string Pinned(const void* host, size_t bytes) {
   const char* const begin = static_cast<const char*>(host);
   const std::lock_guard lock(D().mutex);
@@ -303,7 +305,8 @@ std::string NewName(int device) {
          std::to_string(++D().last_memory);
 }
 
-// The descriptor of a new file of zeroes with something behind them. Locked before it has its name, so that nobody sweeps it.
+// Creates a file of zeroes followed by `behind`. Locks it before it gets its name, so that no process removes
+// it.
 int NewFile(const std::string& name, size_t bytes, const std::string& behind) {
   const std::string path = standin::Folder() + "/" + name;
   const std::string unnamed = standin::Folder() + "/new." + name;
@@ -318,7 +321,7 @@ int NewFile(const std::string& name, size_t bytes, const std::string& behind) {
   return -1;
 }
 
-// Reserves the addresses of a file's bytes.
+// Reserves addresses for a file's bytes.
 Pointer Reserve(size_t bytes) {
   void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? 0 : reinterpret_cast<Pointer>(address);
@@ -514,7 +517,7 @@ int cuMemFree_v2(Pointer address) {
   standin::Note("free " + memory.name);
   if (flock(memory.file, LOCK_EX | LOCK_NB) != 0)
     standin::Note("violation: " + memory.name + " is freed while another process has it open");
-  // What others still do with it fails.
+  // Later accesses by other processes fail.
   if (ftruncate(memory.file, 0) != 0) abort();
   unlink((standin::Folder() + "/" + memory.name).c_str());
   close(memory.file);
@@ -800,7 +803,7 @@ int cuStreamCreate(void** stream, unsigned flags) {
   D().streams.emplace(made.get(), std::move(made));
   return kSuccess;
 }
-// What fails has waited all the same: nothing that was given to the stream is still under way then.
+// Even a failing call waits first: after it, no work of the stream is pending.
 int cuStreamSynchronize(void* handle) {
   if (!initialized || forked) return kNotInitialized;
   NEED_CONTEXT;
@@ -900,7 +903,7 @@ int cuIpcOpenMemHandle_v2(Pointer* address, IpcHandle handle, unsigned) {
     return kInvalidValue;
   for (auto& [base, memory] : D().memory) {
     if (memory.name != name) continue;
-    if (!memory.imported) return kInvalidContext;  // its own
+    if (!memory.imported) return kInvalidContext;  // exported by this process itself
     ++memory.opens;
     *address = base;
     return kSuccess;
@@ -912,7 +915,7 @@ int cuIpcOpenMemHandle_v2(Pointer* address, IpcHandle handle, unsigned) {
   memory.opens = 1;
   memory.file = open((standin::Folder() + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
   struct stat status {};
-  // Of a process that lives: else nobody has it locked.
+  // A file without a lock belongs to a dead process.
   if (memory.file < 0 || flock(memory.file, LOCK_SH) != 0 || fstat(memory.file, &status) != 0 ||
       status.st_size == 0) {
     if (memory.file >= 0) close(memory.file);

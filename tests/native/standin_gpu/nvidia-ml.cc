@@ -1,5 +1,6 @@
-// libnvidia-ml.so.1 as far as Braid calls it, over the folder that standin.h describes. It sees all devices, whatever
-// CUDA_VISIBLE_DEVICES says, as the real one does. The figures are fixed, but for the memory in use.
+// libnvidia-ml.so.1 with the functions that Braid calls, on the folder that standin.h describes. Like the
+// real library, it ignores CUDA_VISIBLE_DEVICES and sees all devices. The figures are fixed, except the
+// memory in use.
 #include <string_view>
 
 #include "standin.h"
@@ -87,7 +88,7 @@ int nvmlDeviceGetPowerManagementLimit(void*, unsigned* milliwatts) {
   return 0;
 }
 
-// More each time.
+// Increases with each call.
 int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* millijoules) {
   BEGIN(nvmlDeviceGetTotalEnergyConsumption);
   static unsigned long long energy = 5'000'000;

@@ -1,16 +1,17 @@
-// What the two stand-in libraries of NVIDIA's driver share: a folder that stands for the machine's GPUs.
+// Shared code of the two stand-in libraries for NVIDIA's driver. A folder stands for the machine's GPUs.
 //
-// CUDA_STANDIN names it; without it there is no device. It holds
+// CUDA_STANDIN names the folder; without it there is no device. It contains:
 //
-//   devices   a line for each: "CAPABILITY BYTES NAME", e.g. "8.6 1073741824 Stand-in A"
-//   fail      may be missing; lines "FUNCTION RESULT": calls of it fail from then on; "* RESULT" for all, as when a device is lost
-//   hang      may be missing; lines "FUNCTION": calls of it do not return until the line is gone
-//   delay     may be missing: milliseconds by which all that a stream does is late
-//   calls     what was called: "PID FUNCTION DETAILS", a line each; written here
-//   mem.*     the memory of the devices, each file locked by those who hold it; written here
+//   devices   a line for each device: "CAPABILITY BYTES NAME", e.g. "8.6 1073741824 Stand-in A"
+//   fail      optional; lines "FUNCTION RESULT": calls of the function fail from then on. "* RESULT" stands
+//             for all functions, as after the loss of a device
+//   hang      optional; lines "FUNCTION": calls of it do not return until the line is removed
+//   delay     optional; delay of all work of streams, in milliseconds
+//   calls     written here: the calls so far, one line each: "PID FUNCTION DETAILS"
+//   mem.*     written here: the memory of the devices; each file is locked by its users
 //
-// All files but the first four go with who holds them: what a killed process leaves is unlocked, and swept by the next call
-// that looks.
+// The mem.* files disappear with their users. A killed process leaves unlocked files, and the next call that
+// checks removes them.
 #pragma once
 
 #include <fcntl.h>
@@ -80,7 +81,8 @@ inline bool Hangs(const std::string& function) {
   return false;
 }
 
-// What the call is to return at once; 0: go on. Returns late, or never, if the folder says so.
+// Returns the result for a call that must fail; 0: the call continues. Delays the call, or never returns, if
+// the folder says so.
 inline int Failure(const std::string& function) {
   while (Hangs(function)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::ifstream file(Folder() + "/fail");
@@ -97,7 +99,7 @@ inline int DelayMs() {
   return delay;
 }
 
-// The bytes of a device that somebody holds. Removes what nobody does.
+// Returns the bytes of a device that processes use. Removes files without users.
 inline uint64_t UsedBytes(int device) {
   uint64_t used = 0;
   std::error_code fault;
