@@ -232,7 +232,7 @@ def test_changed_folder_gets_a_fresh_interpreter(explicit, tmp_path):
     assert report(server, "folder")["tiny"] == "new"
     assert first not in warm_processes(server)
     unload(server, "folder")
-    wait_until(lambda: set(warm_processes(server)) == warm, 10, "the end of the interpreter")
+    wait_until(lambda: set(warm_processes(server)) <= warm, 10, "the end of the interpreter")
 
 
 def archive_of(path, *members):
