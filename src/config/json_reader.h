@@ -1,14 +1,14 @@
 // A reader for JSON that people write. It collects all faults with their paths, so that one error message has
 // them all.
 //
-//     JsonFaults faults;
-//     BRAID_ASSIGN_OR_RETURN(const Json json, ParseJsonText(text, faults));
-//     JsonObject model(json, "", faults);
-//     std::string name = model.RequiredText("name").value_or("");
-//     std::optional<int64_t> nireq = model.Integer("nireq", 0, 1000);
+//   JsonFaults faults;
+//   BRAID_ASSIGN_OR_RETURN(const Json json, ParseJsonText(text, faults));
+//   JsonObject model(json, "", faults);
+//   std::string name = model.RequiredText("name").value_or("");
+//   std::optional<int64_t> nireq = model.Integer("nireq", 0, 1000);
 //
-//     model.Finish();                       // every key that was not read is a fault
-//     if (!faults.empty()) return InvalidArgumentError(faults.Text());
+//   model.Finish();                       // every key that was not read is a fault
+//   if (!faults.empty()) return InvalidArgumentError(faults.Text());
 #pragma once
 
 #include <cstdint>

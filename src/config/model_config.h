@@ -1,11 +1,11 @@
 // The model configuration: parsing config.pbtxt, completing defaults, and validation.
 //
-//     BRAID_ASSIGN_OR_RETURN(inference::ModelConfig config, ParseConfigText(text, "config.pbtxt"));
-//     BRAID_RETURN_IF_ERROR(CompleteNames(config, folder_name));
-//     BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
-//     ... the model completes its own configuration ...
-//     NormalizeConfig(config);
-//     BRAID_RETURN_IF_ERROR(ValidateConfig(config));
+//   BRAID_ASSIGN_OR_RETURN(inference::ModelConfig config, ParseConfigText(text, "config.pbtxt"));
+//   BRAID_RETURN_IF_ERROR(CompleteNames(config, folder_name));
+//   BRAID_RETURN_IF_ERROR(CheckConfigFile(config));
+//   ... the model completes its own configuration ...
+//   NormalizeConfig(config);
+//   BRAID_RETURN_IF_ERROR(ValidateConfig(config));
 //
 // All functions are pure and thread-safe. For the JSON form see config/config_json.h; for features that this
 // server does not support, see config/supported_features.h.

@@ -1,7 +1,7 @@
 // OvmsConfig: the config.json of OpenVINO Model Server, with models, pipelines, custom node libraries and
 // graphs. The options of a single model on the command line become the same structures.
 //
-//     BRAID_ASSIGN_OR_RETURN(OvmsConfig config, ParseOvmsConfig(text, "/etc/braid"));
+//   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, ParseOvmsConfig(text, "/etc/braid"));
 //
 // Plain data; all functions are pure and thread-safe. The parser checks keys, types and ranges. A model with
 // an invalid value (for example a malformed shape) carries its fault, so that the other models can be served.
@@ -69,7 +69,7 @@ struct OvmsModelConfig {
   OvmsVersionPolicy version_policy;
   // Names of precisions ("FP32") by input or output; "" is the only input.
   std::map<std::string, std::string> precisions;
-  // By input; "" is all inputs. Either one number, or one per channel.
+  // For image inputs: one number, or one per channel.
   std::vector<double> mean;
   std::vector<double> scale;
   // "RGB:BGR" and the like: the client's format, then the model's.

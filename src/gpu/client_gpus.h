@@ -1,8 +1,8 @@
 // ClientGpus: opens, reads and writes GPU memory of client processes, within a time limit.
 //
-//     ClientGpus gpus(driver, {0, 1}, {.limit_ns = 10 * kSecondNs, .log = &log});
-//     BRAID_ASSIGN_OR_RETURN(auto memory, gpus.Open(0, handle));
-//     BRAID_RETURN_IF_ERROR(memory->Read(0, buffer));
+//   ClientGpus gpus(driver, {0, 1}, {.limit_ns = 10 * kSecondNs, .log = &log});
+//   BRAID_ASSIGN_OR_RETURN(auto memory, gpus.Open(0, handle));
+//   BRAID_RETURN_IF_ERROR(memory->Read(0, buffer));
 //
 // A device's context is created for its first memory, and destroyed with the last one.
 #pragma once

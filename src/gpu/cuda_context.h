@@ -1,9 +1,9 @@
 // CudaContext: the primary context of one device, with a stream for copies. Creating it takes about 100 ms
 // and 100 MiB of device memory, so it is created on first use and destroyed with its last owner.
 //
-//     BRAID_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context, CudaContext::Create(gpus.driver, 0));
-//     BRAID_ASSIGN_OR_RETURN(auto memory, CudaMemory::Open(context, handle));
-//     BRAID_RETURN_IF_ERROR(memory->Read(0, bytes));
+//   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context, CudaContext::Create(gpus.driver, 0));
+//   BRAID_ASSIGN_OR_RETURN(auto memory, CudaMemory::Open(context, handle));
+//   BRAID_RETURN_IF_ERROR(memory->Read(0, bytes));
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 // build needs no CUDA. The declarations here describe the driver's binary interface, from its public
 // documentation.
 //
-//     Result<std::shared_ptr<const CudaDriver>> driver = CudaDriver::Open();
-//     if (!driver.ok()) return;   // no usable GPU; the status has the reason
-//     BRAID_RETURN_IF_ERROR((*driver)->Check("cuDeviceGetCount", (*driver)->device_get_count(&count)));
+//   Result<std::shared_ptr<const CudaDriver>> driver = CudaDriver::Open();
+//   if (!driver.ok()) return;   // no usable GPU; the status has the reason
+//   BRAID_RETURN_IF_ERROR((*driver)->Check("cuDeviceGetCount", (*driver)->device_get_count(&count)));
 //
 // After a fork, the child cannot use a driver that its parent has opened (CUDA_ERROR_NOT_INITIALIZED). The
 // warm interpreter, from which workers are forked, therefore never opens it.

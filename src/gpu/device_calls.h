@@ -1,9 +1,9 @@
 // DeviceCalls: runs driver calls for one device on a dedicated thread, with a timeout. The driver of a device
 // that hangs may never return.
 //
-//     DeviceCalls calls({.gpu = 0, .limit_ns = 10 * kSecondNs, .log = &log});
-//     auto bytes = std::make_shared<Bytes>(size);
-//     BRAID_RETURN_IF_ERROR(calls.Run([memory, bytes] { return memory->Read(0, *bytes); }));
+//   DeviceCalls calls({.gpu = 0, .limit_ns = 10 * kSecondNs, .log = &log});
+//   auto bytes = std::make_shared<Bytes>(size);
+//   BRAID_RETURN_IF_ERROR(calls.Run([memory, bytes] { return memory->Read(0, *bytes); }));
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,10 @@
 // undefined once the creator has ended. A process can only pass on a handle that it has opened itself, and
 // ptrace access checks block it between confined processes. A descriptor can be sent to any process.
 //
-//     BRAID_ASSIGN_OR_RETURN(auto made, DeviceMemory::Create(context, 1000));
-//     BRAID_ASSIGN_OR_RETURN(UniqueFd descriptor, made->Export());
-//     BRAID_ASSIGN_OR_RETURN(auto taken, DeviceMemory::Import(context, descriptor.get(), made->size()));   // elsewhere
+//   BRAID_ASSIGN_OR_RETURN(auto made, DeviceMemory::Create(context, 1000));
+//   BRAID_ASSIGN_OR_RETURN(UniqueFd descriptor, made->Export());
+//   ...                                                       // in another process:
+//   BRAID_ASSIGN_OR_RETURN(auto taken, DeviceMemory::Import(context, descriptor, size));
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Nvml: live statistics of GPUs from libnvidia-ml.so.1. It opens no context, and loads the library at the
 // first query.
 //
-//     Nvml nvml;
-//     Result<NvmlMemory> memory = nvml.Memory(gpu.uuid);
+//   Nvml nvml;
+//   Result<NvmlMemory> memory = nvml.Memory(gpu.uuid);
 #pragma once
 
 #include <cstdint>

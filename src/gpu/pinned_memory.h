@@ -1,9 +1,9 @@
 // PinnedMemory: shared memory whose pages are locked, so that devices can copy from and to it directly. The
 // driver copies unpinned memory in pieces through its own buffers.
 //
-//     auto pinned = std::make_shared<PinnedMemory>(max_bytes);
-//     pinned->Pin(buffer, context, thread);   // if it cannot be pinned, the copy works all the same
-//     BRAID_RETURN_IF_ERROR(context->CopyFrom(address, {buffer.mutable_data(), buffer.size()}));
+//   auto pinned = std::make_shared<PinnedMemory>(max_bytes);
+//   pinned->Pin(buffer, context, thread);   // if it cannot be pinned, the copy works all the same
+//   BRAID_RETURN_IF_ERROR(context->CopyFrom(address, {buffer.mutable_data(), buffer.size()}));
 //
 // Pages are pinned in place, so no extra copy is needed. Pinning takes longer than copying, so memory stays
 // pinned as long as it is mapped, and arenas reuse it.

@@ -71,7 +71,7 @@ Status SwitchLoopbackOn() {
   return OkStatus();
 }
 
-// With this capability, a user without ownership can read the files that Landlock allows, whatever their
+// With this capability, a user without ownership can read the files that Landlock allows, regardless of their
 // modes.
 constexpr int kReadFiles = CAP_DAC_READ_SEARCH;
 

@@ -1,8 +1,8 @@
 // UserIds: the user ids for workers of level separate; each worker gets one id.
 //
-//     auto ids = std::make_shared<UserIds>(1879048192, 1879052287);
-//     BRAID_ASSIGN_OR_RETURN(UserIds::Share user, ids->Take());
-//     *user;  // taken until the last share is released
+//   auto ids = std::make_shared<UserIds>(1879048192, 1879052287);
+//   BRAID_ASSIGN_OR_RETURN(UserIds::Share user, ids->Take());
+//   *user;  // taken until the last share is released
 #pragma once
 
 #include <cstdint>

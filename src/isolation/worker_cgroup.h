@@ -1,9 +1,9 @@
 // WorkerCgroup: a control group (cgroup v2) for one worker and its child processes, in a folder that was
 // delegated to the server.
 //
-//     BRAID_RETURN_IF_ERROR(PrepareCgroups("/sys/fs/cgroup/braid", settings));
-//     BRAID_ASSIGN_OR_RETURN(auto group, WorkerCgroup::Create("/sys/fs/cgroup/braid", settings));
-//     BRAID_RETURN_IF_ERROR(group->Add(pid));
+//   BRAID_RETURN_IF_ERROR(PrepareCgroups("/sys/fs/cgroup/braid", settings));
+//   BRAID_ASSIGN_OR_RETURN(auto group, WorkerCgroup::Create("/sys/fs/cgroup/braid", settings));
+//   BRAID_RETURN_IF_ERROR(group->Add(pid));
 //
 // See https://docs.kernel.org/admin-guide/cgroup-v2.html.
 #pragma once

@@ -22,9 +22,9 @@ class Drains {
   // Grace period after a stop's deadline; then it is no longer waited for.
   static constexpr int64_t kStopGraceNs = int64_t{2} * 1000000000;
 
-  // `exit_timeout_seconds` limits how long instances of a stopped servable may take to end. `vault` takes a
-  // drained servable's sequences before the stop, so that user code that finalizes does not delay them. A
-  // null `vault` means that sequences end with their servable.
+  // `exit_timeout_seconds` limits how long instances of a stopped servable may take to end. Sequences of a
+  // drained servable go to `vault` before the stop, so that finalizing user code does not delay them. A null
+  // `vault` means that sequences end with their servable.
   explicit Drains(int exit_timeout_seconds, SequenceVault* vault = nullptr)
       : exit_timeout_seconds_(exit_timeout_seconds), vault_(vault) {}
   // REQUIRES: empty().

@@ -1,12 +1,12 @@
 // Manager: makes the server serve the servables that its two sources want. One source is model folders, with
 // load and unload requests. The other is a config.json, or one model named on the command line.
 //
-//     Manager manager(options, catalog, folder_makers, config_makers, log);
-//     Status loaded;
-//     BRAID_RETURN_IF_ERROR(manager.Start(loaded));   // loads all wanted servables, several at once
+//   Manager manager(options, catalog, folder_makers, config_makers, log);
+//   Status loaded;
+//   BRAID_RETURN_IF_ERROR(manager.Start(loaded));   // loads all wanted servables, several at once
 //
-//     ...                                             // protocols call Load(), Unload() and Reload()
-//     Status stopped = manager.Shutdown(deadline_ns);
+//   ...                                             // protocols call Load(), Unload() and Reload()
+//   Status stopped = manager.Shutdown(deadline_ns);
 //
 // A load has three stages:
 // - FolderLoads, ConfigModels and ConfigPipelines plan: they read a source and compare it with the

@@ -1,8 +1,8 @@
 // ModelSource: a model's folder and its configuration, from a model repository or a load request.
 //
-//     BRAID_ASSIGN_OR_RETURN(ModelSource source, reader.Open(request));
-//     BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, ignored));
-//     BRAID_RETURN_IF_ERROR(reader.ReadConfig(request, versions, source));
+//   BRAID_ASSIGN_OR_RETURN(ModelSource source, reader.Open(request));
+//   BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, ignored));
+//   BRAID_RETURN_IF_ERROR(reader.ReadConfig(request, versions, source));
 #pragma once
 
 #include <atomic>

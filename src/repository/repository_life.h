@@ -1,9 +1,9 @@
 // RepositoryLife: the phases of a repository (new, serving, exiting), its work in progress, and its polling
 // threads.
 //
-//     const RepositoryLife::Work work(life);
-//     if (!work.begun()) return UnavailableError("Server exiting");
-//     ...                                          // End() on another thread waits for this
+//   const RepositoryLife::Work work(life);
+//   if (!work.begun()) return UnavailableError("Server exiting");
+//   ...                                          // End() on another thread waits for this
 #pragma once
 
 #include <atomic>

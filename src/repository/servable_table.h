@@ -12,15 +12,15 @@
 // A load from a model folder claims its model first, so that no other load of it runs meanwhile. It records
 // its progress in the table:
 //
-//     BRAID_RETURN_IF_ERROR(table.Claim({"m"}));
-//     if (table.NotePlan(request, plan)) ...                          // nothing has changed
-//     BRAID_ASSIGN_OR_RETURN(auto versions, table.BeginBuilds("m", plan.keys));
-//     ...                                                             // build them; no lock is held
+//   BRAID_RETURN_IF_ERROR(table.Claim({"m"}));
+//   if (table.NotePlan(request, plan)) ...                          // nothing has changed
+//   BRAID_ASSIGN_OR_RETURN(auto versions, table.BeginBuilds("m", plan.keys));
+//   ...                                                             // build them; no lock is held
 //
-//     ServableTable::RetiredServables leaving;
-//     if (!table.Serve(request, plan, built, leaving)) ...            // the server exits
-//     table.Drain(std::move(leaving));
-//     table.Release("m", status);
+//   ServableTable::RetiredServables leaving;
+//   if (!table.Serve(request, plan, built, leaving)) ...            // the server exits
+//   table.Drain(std::move(leaving));
+//   table.Release("m", status);
 //
 // Between Claim() and Release() only Close() and ending drains change the model's state from outside. The
 // config.json's names need no claim, because its passes run one after another.
