@@ -6,7 +6,6 @@
 //   JsonObject model(json, "", faults);
 //   std::string name = model.RequiredText("name").value_or("");
 //   std::optional<int64_t> nireq = model.Integer("nireq", 0, 1000);
-//
 //   model.Finish();                       // every key that was not read is a fault
 //   if (!faults.empty()) return InvalidArgumentError(faults.Text());
 #pragma once

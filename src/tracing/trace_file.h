@@ -3,7 +3,6 @@
 //
 //   [{"id":1,"model_name":"m","model_version":1,"request_id":"r"},
 //    {"id":1,"timestamps":[{"name":"REQUEST_START","ns":12},{"name":"QUEUE_START","ns":15}, ...]},
-//
 //    {"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"IN","data":"1,2","shape":"2","dtype":"FP32"}},
 //    {"id":2,"parent_id":1, ...
 //
