@@ -9,6 +9,7 @@ namespace braid::bench {
 std::set<int> ProcessTree(int root);
 
 // The following functions return sums over processes; a process that has ended adds nothing.
+//
 // User and system time so far, in seconds.
 double CpuSeconds(const std::set<int>& processes);
 // Resident memory in KiB; a page that two processes share counts twice.

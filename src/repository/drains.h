@@ -19,7 +19,7 @@ namespace braid {
 // Thread-safe.
 class Drains {
  public:
-  // Grace period after a stop's deadline; then it is no longer waited for.
+  // The grace period after the deadline for stops. After it, the shutdown waits no longer.
   static constexpr int64_t kStopGraceNs = int64_t{2} * 1000000000;
 
   // `exit_timeout_seconds` limits how long instances of a stopped servable may take to end. Sequences of a

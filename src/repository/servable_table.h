@@ -73,6 +73,7 @@ class ServableTable {
   Status Own(const std::string& name, ServableKind kind);
 
   // The next four functions do nothing after Close(), or if the name has another kind now.
+  //
   // Marks a version, which does not serve, as LOADING.
   void SetLoading(const std::string& name, int64_t version, ServableKind kind);
   // Marks the version as failed; a serving one is moved to `leaving`.
