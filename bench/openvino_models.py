@@ -1,4 +1,4 @@
-"""The models that bench/run-openvino serves: a tiny network, and one step over 1 MiB."""
+"""The models of bench/run-openvino: a tiny network, and one step over 1 MiB."""
 
 import json
 import pathlib

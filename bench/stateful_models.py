@@ -1,4 +1,4 @@
-"""The models that bench/run-stateful serves: each keeps a state, and has a twin that does the same sums without one."""
+"""The models of bench/run-stateful: each has a state, and a twin that computes the same without one."""
 
 import json
 import pathlib
@@ -21,13 +21,13 @@ def _input(*shape):
 
 
 def _model(name, x, y, states):
-    """`states`: pairs of a node's new value and the variable that it goes to; none for a twin."""
+    """Makes a model. `states`: pairs of a node with the new value and its variable; empty for a twin."""
     sinks = [op.assign(value, variable) for value, variable in states]
     return ov.Model([op.result(_named(y, "y"))], sinks, [x], name)
 
 
 def _state(variable, *shape, stateful):
-    # Not zeros, which would let the twin leave sums out.
+    # Not zeros, because the twin could then skip additions.
     first = op.constant((np.arange(np.prod(shape)) % 7 / 8).astype(np.float32).reshape(shape))
     return op.read_value(first, variable, np.float32, ov.PartialShape(shape)) if stateful else first
 
@@ -47,7 +47,7 @@ def small(stateful):
 
 
 def large(stateful):
-    """A running sum over 1 MiB of state: x [1,1] -> y [1,1], the greatest of all sums."""
+    """A running sum over 1 MiB of state: x [1,1] -> y [1,1], the largest of all sums."""
     x = _input(1, 1)
     total = op.add(_state("sum", 1, LARGE, stateful=stateful), x)
     y = op.reduce_max(total, op.constant(np.array([1], np.int64)), True)

@@ -1,7 +1,7 @@
-"""Which files a checker found clean, remembered for all checkouts.
+"""A record, shared by all checkouts, of the files that a checker found clean.
 
-A file is clean as long as the command, the checker's version, the file and everything that it includes are the same; where the
-checkout lies makes no difference. What is remembered lies in checked/ of the shared cache folder (steps.cache_folder).
+A file stays clean while the command, the checker's version, the file and all files that it includes stay the same. The
+checkout's path makes no difference. The records are in checked/ of the shared cache folder (steps.cache_folder).
 """
 
 import functools
@@ -19,7 +19,7 @@ ROOT_NAME = os.fsencode(ROOT)
 
 @functools.cache
 def fingerprint(path: str) -> str:
-    """The hash of a file's content, in which the checkout's own place is replaced: the same in each checkout."""
+    """Returns a hash of a file's content with the checkout's path replaced, so that it is the same in each checkout."""
     try:
         return hashlib.sha256((ROOT / path).read_bytes().replace(ROOT_NAME, b".")).hexdigest()
     except OSError:
@@ -27,16 +27,16 @@ def fingerprint(path: str) -> str:
 
 
 def dependencies(makefile: str) -> list[str]:
-    """The files that a rule for make, as compilers write it (-MD), names behind its colon."""
+    """Returns the dependencies in a make rule that a compiler has written (-MD)."""
     _, _, files = makefile.partition(":")
     return [name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |[^\s\\])+", files)]
 
 
 class Checked:
-    """What one checker knows. Threads may use it together, each for other files."""
+    """The records of one checker. Several threads may use it, each for different files."""
 
     def __init__(self, checker: str, version: str):
-        """`version`: all that changes what the checker finds, besides command and files."""
+        """`version` covers everything besides command and files that affects the checker's findings."""
         self._folder = cache_folder() / "checked" / checker
         self._version = version
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Checked:
         return self._folder / hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def clean(self, command: Sequence[str]) -> bool:
-        """Whether this command found nothing, on files that are the same today."""
+        """Whether this command found nothing, and all its files are unchanged since."""
         try:
             files = json.loads(self._entry(command).read_text())
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class Checked:
         return all(fingerprint(path) == found for path, found in files.items())
 
     def remember(self, command: Sequence[str], files: Sequence[str], folder: pathlib.Path = ROOT) -> None:
-        """Remembers that the command found nothing in `files`, those that it read from `folder`, included ones too."""
+        """Records that the command found nothing in `files`: all files that it read from `folder`, including headers."""
         paths = {os.path.normpath(folder / name) for name in files}
         names = sorted(os.path.relpath(path, ROOT) if path.startswith(f"{ROOT}/") else path for path in paths)
         entry = self._entry(command)

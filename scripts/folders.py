@@ -1,11 +1,12 @@
-"""The folders of src/ and of tools/, which of them each may use, and what their targets are called."""
+"""The folders of src/ and tools/, their allowed dependencies, and the names of their targets."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# From the floor to the roof. A folder may use what is named here, which must stand above it; "*" is all of that.
+# From the lowest layer to the highest. A folder may use the folders named here, which must come before it; "*" means
+# all of them.
 USES = {
     "base": "",
     "http_client": "base",
@@ -55,34 +56,34 @@ TESTS_USE = {
 
 
 def place_of(folder: str) -> pathlib.Path:
-    """Where a folder of the list lies."""
+    """Returns the path of a folder of the list."""
     return ROOT / folder if folder.startswith("tools/") else ROOT / "src" / folder
 
 
 def folder_of(path: str) -> str:
-    """The folder of the list that a file of the checkout lies in; "" for none, as generated headers."""
+    """Returns the folder of the list that contains a file of the checkout; "" if none does, as for generated headers."""
     parts = path.removeprefix("src/").split("/")
     found = "/".join(parts[:2]) if parts[0] in ("protocols", "backends", "tools") else parts[0]
     return found if found in USES and len(parts) > 1 else ""
 
 
 def folder_of_include(path: str) -> str:
-    """The same of what an #include names, which stands below src/ or tools/."""
+    """Like folder_of(), for the path in an #include, which is relative to src/ or tools/."""
     return folder_of(path) or folder_of(f"tools/{path}")
 
 
 def used_by(folder: str) -> set[str]:
-    """The folders that a folder may use."""
+    """Returns the folders that a folder may use."""
     order = list(USES)
     return set(order[: order.index(folder)] if USES[folder] == "*" else USES[folder].split())
 
 
 def library_of(folder: str) -> str:
-    """The name that a folder's CMakeLists.txt gives its library: its unit tests are the program NAME_test, the ctest NAME."""
+    """Returns the name of a folder's library in its CMakeLists.txt. Its unit tests are the program NAME_test and the ctest NAME."""
     found = re.search(r"^braid_library\((\w+)", (place_of(folder) / "CMakeLists.txt").read_text(), re.MULTILINE)
     return found[1] if found else ""
 
 
 def users_of(folder: str) -> list[str]:
-    """The folders that may use a folder, itself first."""
+    """Returns the folders that may use a folder, itself first."""
     return [folder, *(each for each in USES if folder in used_by(each))]

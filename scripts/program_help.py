@@ -1,25 +1,26 @@
-"""The texts of `braid --help` and `braid COMMAND --help`, as data. The man page and the completions are written from it."""
+"""The output of `braid --help` and `braid COMMAND --help` as data, for the man page and the completions."""
 
 import dataclasses
 import re
 import subprocess
 
 COMMAND = re.compile(r"^  braid ([a-z][a-z-]*)(?: (\S.*?))?  +(\S.*)$")
-# Of the server's own help, "--name VALUE", and of CLI11's, "-n,--name,--other TYPE:{range}=default Excludes: --more".
+# From the server's own help, "--name VALUE", and from CLI11's, "-n,--name,--other TYPE:{range}=default Excludes:
+# --more".
 OPTION = re.compile(
     r"^ {1,4}(?:-\w, ?)?--([A-Za-z][\w-]*)(?:,--[\w-]+)*(\[=BOOL\]|[ =](?!(?:Excludes|Needs):)[^\s]+)?(?: in \[[^]]*\]\S*)?( \.\.\.)?"
     r"(?: (?:Excludes|Needs):(?: --[\w-]+)+)?(?: +(\S.*))?$"
 )
 TYPE = re.compile(r"^(TEXT|INT|UINT|FLOAT)\b.*$")
 TITLE = re.compile(r"^(\S.*):$")
-# The options that `braid serve` accepts or refuses, and that have no work to do.
+# The heading of options that `braid serve` accepts or refuses but does not use.
 WITHOUT_WORK = "Known, but without work to do here"
 
 
 @dataclasses.dataclass
 class Option:
     name: str
-    value: str  # "PORT"; "BOOL" of a boolean that may have a value; empty without one
+    value: str  # "PORT"; "BOOL" for a boolean with an optional value; empty without a value
     repeatable: bool
     text: str = ""
 
@@ -29,7 +30,7 @@ class Option:
 
     @property
     def short_text(self) -> str:
-        """Its first clause, for lists of completions."""
+        """Returns its first clause, for lists of completions."""
         return re.split(r"; |: | \(| \[", self.text)[0]
 
 
@@ -49,12 +50,12 @@ class Command:
 
     @property
     def options(self) -> list[Option]:
-        """Those that do something."""
+        """Returns the options that have an effect."""
         return [option for group in self.groups if not group.title.startswith(WITHOUT_WORK) for option in group.options]
 
 
 def commands(braid) -> list[Command]:
-    """Every command of the program at the path `braid`."""
+    """Returns all commands of the program at the path `braid`."""
     found = []
     for line in _help(braid).splitlines():
         if match := COMMAND.match(line):

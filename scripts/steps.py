@@ -1,7 +1,7 @@
-"""Steps of a long run: each prints as it goes, and the run ends with a table of what each took and what caches gave.
+"""Steps of a long run. Each prints its output as it runs; the run ends with a table of their times and cache hits.
 
-A step writes what its own cache gave, as text, into the file that BRAID_STEP_NOTE names. A run inside a step of another
-run adds its rows to the outer table, through the file that BRAID_STEPS names.
+A step writes a note about its own cache to the file in BRAID_STEP_NOTE. A run inside a step of another run adds its rows to
+the outer table, through the file in BRAID_STEPS.
 """
 
 import dataclasses
@@ -18,27 +18,27 @@ import time
 from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What ccache writes about one compilation, in its log of statistics.
+# The lines about one compilation in ccache's log of statistics.
 HIT = re.compile(r"^(direct|preprocessed)_cache_hit$")
 MISS = re.compile(r"^cache_miss$")
-# What runners of tests, and the checks, count at their end.
+# The final counts of test runners and of the checks.
 COUNTS = re.compile(r"^(?:\d+% tests passed, |=* ?\d+ (?:passed|failed|error)|(?:alone|clang|asan|tsan|flaky): .*\d).*")
 
 
 def cache_folder() -> pathlib.Path:
-    """The folder that checkouts share: what was fetched, recorded or found clean. BRAID_CACHE names another."""
+    """Returns the folder that checkouts share for fetched files, records and results. BRAID_CACHE names another."""
     base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     return pathlib.Path(os.environ.get("BRAID_CACHE") or base / "braid")
 
 
 def note(text: str) -> None:
-    """Says in the table of the step that runs this program what a cache gave."""
+    """Adds a note about cache hits to the table row of the step that runs this program."""
     with open(os.environ.get("BRAID_STEP_NOTE", os.devnull), "a", encoding="utf-8") as file:
         file.write(text + "\n")
 
 
 def compiler_cache(log: pathlib.Path) -> list[str]:
-    """What ccache gave, by its log of statistics: ["12 of 30 objects"]; empty where it was not asked."""
+    """Returns ccache's hits by its log of statistics: ["12 of 30 objects"]; empty if it was not used."""
     lines = log.read_text().splitlines() if log.exists() else []
     hits = sum(bool(HIT.match(line)) for line in lines)
     misses = sum(bool(MISS.match(line)) for line in lines)
@@ -47,7 +47,7 @@ def compiler_cache(log: pathlib.Path) -> list[str]:
 
 @dataclasses.dataclass
 class Step:
-    """A row of the table. `seconds` is elapsed time; `result` is "passed" or "FAILED"."""
+    """A row of the table. `seconds` is the elapsed time; `result` is "passed" or "FAILED"."""
 
     name: str
     result: str
@@ -115,7 +115,7 @@ class Running:
 
 
 class Steps:
-    """Runs commands from the top of the checkout, and keeps what each took."""
+    """Runs commands from the top of the checkout, and records their times."""
 
     def __init__(self, title: str, logs: pathlib.Path):
         self.title = title
@@ -127,22 +127,22 @@ class Steps:
     def start(
         self, name: str, *command: str | pathlib.Path, shown: bool = False, env: dict[str, str] | None = None
     ) -> Running:
-        """Starts a command beside others. Give what this returns to finish()."""
+        """Starts a command in the background. Pass the result to finish()."""
         return Running(name, command, self.logs / (re.sub(r"\W+", "-", name) + ".log"), shown, env or {})
 
     def finish(self, *running: Running) -> bool:
-        """Waits for commands that were started. Returns whether all went well."""
+        """Waits for started commands. Returns whether all succeeded."""
         rows = [row for each in running for row in each.wait()]
         self.rows += rows
         return all(row.result != "FAILED" for row in rows)
 
     def run(self, name: str, *command: str | pathlib.Path, env: dict[str, str] | None = None) -> bool:
-        """Runs a command. Its output goes to the terminal too. Returns whether it went well."""
+        """Runs a command, with its output also on the terminal. Returns whether it succeeded."""
         print(f"\n=== {self.title}: {name}", flush=True)
         return self.finish(self.start(name, *command, shown=True, env=env))
 
     def end(self) -> int:
-        """Prints the ends of what failed, the table, and what the tests counted. Returns the exit status."""
+        """Prints the last output of failed steps, the table, and the test counts. Returns the exit status."""
         failed = [row for row in self.rows if row.result == "FAILED"]
         if "BRAID_STEPS" in os.environ:
             with open(os.environ["BRAID_STEPS"], "a", encoding="utf-8") as file:
@@ -164,6 +164,6 @@ class Steps:
 
 
 def stop(steps: Steps, why: str) -> None:
-    """Ends a run in which the next step has no sense."""
+    """Ends a run if the next step would make no sense."""
     print(f"\n{steps.title}: {why}", file=sys.stderr)
     sys.exit(steps.end() or 1)

@@ -1,11 +1,11 @@
 """A fleet of Braids as queues: clients with sequences, fronts (Envoy), replicas, and the shards of a store, event by event.
 
-A step of a sequence goes from its client to a front, to the replica to which a ring of hashes maps the sequence, where the store is read if the replica
-does not know the sequence, to the store again when its state is written before the answer, and back. Each of these is a queue, first come first
-served, with as many servers as it has processors. The time of a model is drawn from an exponential
-distribution, and so are those of fronts and store; all that is drawn comes from one seed, so a run can be repeated.
+A step of a sequence goes from its client to a front, and on to the replica to which a hash ring maps the sequence. The replica reads the store if it
+does not know the sequence, and writes to it if states are written before the response. Then the response goes back. Each station is a first-come,
+first-served queue with as many servers as it has processors. The times of models, fronts and store are exponentially distributed. All random numbers
+come from one seed, so a run can be repeated.
 
-What is not in it: memory, the network's bandwidth, and that a machine slows down before it is full.
+Not modelled: memory, network bandwidth, and the slowdown of a machine before it is full.
 """
 
 import bisect
@@ -18,50 +18,50 @@ import random
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Seconds of one processor, unless said otherwise; docs/fleet.md says where the figures come from."""
+    """Seconds of one processor, unless stated otherwise. The figures are explained in docs/fleet.md."""
 
-    front: float = 60e-6  # a request on its way there and back
-    step: float = 70e-6  # a step at its replica beside its model, with the client of the store
+    front: float = 60e-6  # a request, both ways
+    step: float = 70e-6  # a step at its replica without its model, with the client of the store
     model: float = 2e-3  # the model's own work on a step
-    write: float = 15e-6  # of the store's one thread, for the state of a step
-    read: float = 15e-6  # the same, when a replica takes a sequence over
-    check: float = 40e-6  # of a replica, for a question for its health
-    network: float = 100e-6  # of time, from one machine to another and back
+    write: float = 15e-6  # the store's one thread, for the state of a step
+    read: float = 15e-6  # the same, when a replica takes over a sequence
+    check: float = 40e-6  # a replica, for a health check
+    network: float = 100e-6  # elapsed time, from one machine to another and back
 
 
 @dataclasses.dataclass(frozen=True)
 class Fleet:
     replicas: int
     fronts: int
-    shards: int  # of the store; 0: there is none
+    shards: int  # of the store; 0: no store
     cores: int = 2  # of each replica and each front
     zones: int = 3
-    ring: int = 4096  # places on the ring, all together
-    durable: bool = True  # a state is written before its answer; else behind it
+    ring: int = 4096  # points on the ring in total
+    durable: bool = True  # the state is written before the response, otherwise after it
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """Steps that come by themselves, whatever is answered: of sequences of `steps` steps each, with `pause` seconds between two."""
+    """An open load: sequences of `steps` steps each, with `pause` seconds between two steps, regardless of responses."""
 
-    rate: float  # steps in a second, all together
+    rate: float  # steps per second in total
     steps: int = 50
     pause: float = 1.0
-    # (seconds, zone): at that time all that is in the zone ends.
+    # (seconds, zone): all machines in the zone end at that time.
     zone_lost: tuple[float, int] | None = None
-    detect: float = 1.0  # until fronts leave a replica that has gone, and clients a front
-    retry: float = 0.05  # until a client sends a step again that has failed
+    detect: float = 1.0  # until fronts stop using a lost replica, and clients a lost front
+    retry: float = 0.05  # until a client retries a failed step
 
 
 class Station:
-    """A queue with its servers. Keeps when each is free: what comes is served in the order in which it comes."""
+    """A first-come, first-served queue. It records when each of its servers is free."""
 
     def __init__(self, servers):
         self.free = [0.0] * servers
         self.busy = 0.0
 
     def serve(self, now, seconds):
-        """When it is done."""
+        """Returns the time at which the work is done."""
         done = max(now, self.free[0]) + seconds
         heapq.heapreplace(self.free, done)
         self.busy += seconds
@@ -69,7 +69,7 @@ class Station:
 
 
 class Ring:
-    """Places of replicas on a circle of 64 bits, as Envoy's ring_hash has it: each has the same number."""
+    """The replicas' points on a 64-bit ring, as in Envoy's ring_hash; all replicas have equally many."""
 
     def __init__(self, replicas, size):
         each = max(1, size // replicas)
@@ -79,7 +79,7 @@ class Ring:
         self._keys = [key for key, _ in self._places]
 
     def find(self, sequence, gone):
-        """The first replica behind the sequence's own place that is not in `gone`."""
+        """Returns the first replica after the sequence's point that is not in `gone`."""
         start = bisect.bisect(self._keys, _hash(str(sequence)))
         for place in range(len(self._places)):
             replica = self._places[(start + place) % len(self._places)][1]
@@ -88,7 +88,7 @@ class Ring:
         raise ValueError("no replica is left")
 
     def shares(self, replicas):
-        """How much of the circle each replica has, as multiples of an equal share."""
+        """Returns each replica's part of the ring, as multiples of an equal share."""
         shares = [0.0] * replicas
         before = self._keys[-1] - 2**64
         for key, replica in self._places:
@@ -103,25 +103,25 @@ def _hash(text):
 
 @dataclasses.dataclass
 class Outcome:
-    """Of the steps that came after the warm-up."""
+    """The results for the steps after the warm-up."""
 
     latencies: list[float]  # seconds
-    use: dict[str, float]  # of each kind of station: the share of time that the busiest has worked
-    failed: int  # attempts that ended with a replica or a front, and were made again
+    use: dict[str, float]  # by kind of station: the utilization of the busiest one
+    failed: int  # attempts that a lost replica or front ended, and that were retried
     takeovers: int
-    # The longest time between a step and its answer, for those that came in each second.
+    # The longest latency of the steps that began in each second.
     worst: dict[int, float]
 
     def latency(self, share):
-        """A quantile in seconds; `share` from 0 to 1."""
+        """Returns a quantile in seconds; `share` is from 0 to 1."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def walls(fleet, costs):
-    """{what is full first: steps a second that it can do}, for sequences that are spread as their ring spreads them."""
+    """Returns {resource: steps per second at which it is full}, for sequences spread as by their ring."""
     largest = max(Ring(fleet.replicas, fleet.ring).shares(fleet.replicas))
-    checks = 2 * fleet.fronts * costs.check  # one a second for each protocol
+    checks = 2 * fleet.fronts * costs.check  # one per second and protocol
     replicas = fleet.replicas * max(0.0, fleet.cores - checks) / (costs.step + costs.model)
     found = {
         "fronts": fleet.fronts * fleet.cores / costs.front,
@@ -143,9 +143,9 @@ class _Run:
         self.replicas = [Station(fleet.cores) for _ in range(fleet.replicas)]
         self.shards = [Station(1) for _ in range(fleet.shards)]
         self.gone_replicas, self.gone_fronts = set(), set()
-        self.left_replicas, self.left_fronts = set(), set()  # those that are known to be gone
-        self.owner = {}  # of a sequence: the replica that has it
-        self.left_steps = {}  # of a sequence
+        self.left_replicas, self.left_fronts = set(), set()  # those that are known to be lost
+        self.owner = {}  # by sequence: its replica
+        self.left_steps = {}  # by sequence
         self.events = []
         self.order = itertools.count()
         self.outcome = Outcome([], {}, 0, 0, {})
@@ -158,7 +158,7 @@ class _Run:
 
     def run(self):
         load = self.load
-        # As many sequences as have that rate, each at some place of its life.
+        # Start with as many sequences as have that rate, each at a random step.
         alive = max(1, round(load.rate * load.pause))
         for sequence in range(alive):
             self.left_steps[sequence] = 1 + sequence * load.steps // alive
@@ -184,7 +184,7 @@ class _Run:
     def notice(self, _):
         self.left_replicas, self.left_fronts = self.gone_replicas, self.gone_fronts
 
-    # A sequence has its next step, and its client the one after that, whatever becomes of this one.
+    # Runs the next step of a sequence. The client sends the one after it regardless of the result.
     def step(self, now, sequence, alive):
         self.at(now + self.time(self.load.pause), self.step, self.next_of(sequence, alive), alive)
         self.ask(now, sequence, now)
@@ -211,7 +211,7 @@ class _Run:
         replica = self.ring.find(sequence, self.left_replicas)
         if replica in self.gone_replicas:
             return self.again(now, sequence, since)
-        # One that begins is nobody's yet.
+        # A new sequence has no owner yet.
         if self.owner.get(sequence, replica) != replica and self.shards:
             self.outcome.takeovers += 1
             done = self.shard(sequence).serve(now, self.time(self.costs.read)) + self.costs.network
@@ -252,5 +252,5 @@ class _Run:
 
 
 def simulate(fleet, load, costs, seconds=5.0, warm_up=1.0, seed=1):
-    """Outcome of so many seconds of the fleet's time, of which the first `warm_up` are left out of the latencies."""
+    """Simulates this many seconds of the fleet and returns the Outcome. Latencies exclude the first `warm_up` seconds."""
     return _Run(fleet, load, costs, seconds, warm_up, seed).run()

@@ -1,1 +1,1 @@
-"""What `bench/run` is made of; each module is one part of the bench."""
+"""The parts of `bench/run`, one per module."""

@@ -1,4 +1,4 @@
-"""How cost grows with work: the curves, their samples, tables and plots. Pure functions."""
+"""Cost as a function of work: the curves, their samples, tables and plots. Pure functions."""
 
 import dataclasses
 import re
@@ -11,11 +11,11 @@ from harness.workloads import CPU, P50, P99, Metric
 MIB = 1 << 20
 SIDES = {"peer": "Triton", "subject": "Braid"}
 PROTOCOLS = {"grpc": "gRPC", "http": "HTTP"}
-# Connections that have a request in flight, where there are so many.
+# The number of connections with a request in flight, on curves with many connections.
 ACTIVE = 16
-# Fewer idle connections than these do not show in the memory of a server.
+# Fewer idle connections do not show in a server's memory.
 FEWEST_FOR_MEMORY = 500
-# What no server may refuse by a limit of its own.
+# A limit that no server may set lower by default.
 LARGEST_BODY = 1 << 30
 MEMORY = 8 << 30
 
@@ -36,9 +36,9 @@ PEAK = Metric("peak_pss_kb", "peak PSS", divisor=1024, unit="MiB")
 class Point:
     value: int  # connections, models or bytes
     label: str
-    tick: str = ""  # on the axis of a plot, where the label is too long for it
+    tick: str = ""  # the label on the axis of a plot, if `label` is too long for it
     most_rounds: int = 0  # 0: all
-    stretch: float = 1.0  # times the duration of the others
+    stretch: float = 1.0  # a factor for the duration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ HEADINGS = {
         "limits on message size are raised.",
     ),
 }
-# For each kind: (end of the file's name, title, lines). A line: (metric, its name in the legend, whether dashed).
+# For each kind: (suffix of the file's name, title, lines). A line: (metric, its name in the legend, whether dashed).
 PLOTS = {
     "connections": (
         ("rate", "Requests a second", ((RATE, "", False),)),
@@ -115,7 +115,7 @@ PLOTS = {
 
 
 def select(names):
-    """The curves of a comma-separated list of ids and kinds; all of an empty one. Raises ValueError."""
+    """Returns the curves of a comma-separated list of ids and kinds; all for an empty list. Raises ValueError."""
     wanted = {each.strip() for each in names.split(",") if each.strip()}
     if unknown := wanted - {name for curve in CURVES for name in (curve.id, curve.kind)}:
         raise ValueError(f"there is no curve {', '.join(sorted(unknown))}")
@@ -126,7 +126,7 @@ def select(names):
 
 
 def connections_sample(sample, idle, pss_before_kb, pss_kb, closed):
-    """`sample` of the load, with the memory of `idle` connections; `closed` of them did not last."""
+    """Adds the memory of `idle` connections to `sample`; the server has closed `closed` of them."""
     values = dict(sample.values)
     if idle >= FEWEST_FOR_MEMORY:
         values[PER_CONNECTION.key] = (pss_kb - pss_before_kb) / idle
@@ -136,7 +136,7 @@ def connections_sample(sample, idle, pss_before_kb, pss_kb, closed):
 
 
 def models_sample(count, ready_s, pss_kb, one, all_in_turn):
-    """`one`, `all_in_turn`: samples of the load on one model and on all of them."""
+    """Combines `one` and `all_in_turn`, the samples of the load on one model and on all of them."""
     values = {READY.key: ready_s, PER_MODEL.key: pss_kb / count}
     for end, load in (("one", one), ("all", all_in_turn)):
         if not load.usable:
@@ -146,7 +146,7 @@ def models_sample(count, ready_s, pss_kb, one, all_in_turn):
 
 
 def sizes_sample(report, size, peak_pss_kb):
-    """`report` of the load generator. A request counts by its share within the window: few large ones lie within."""
+    """Makes a sample of the load generator's `report`. Requests count by their share within the window, because few large ones fit."""
     if report["errors"]:
         return Sample({}, report["errors"], report["first_error"])
     if not report["requests_in_parts"]:
@@ -160,7 +160,7 @@ def sizes_sample(report, size, peak_pss_kb):
 
 
 def word(error):
-    """What a table says of a sample that failed: whether the server said no, or something broke."""
+    """Returns a table's word for a failed sample: whether the server refused, or an error occurred."""
     return "refused" if re.match(r"HTTP 4\d\d|gRPC [38]:", error) else "failed"
 
 
@@ -181,7 +181,7 @@ def _median(metric, rounds, side):
 
 
 def table(curve, points):
-    """Lines of Markdown. `points`: {value: [{side: Sample}, by round], or why there are none}."""
+    """Returns lines of Markdown. `points`: {value: [{side: Sample}, by round], or the reason for none}."""
     lines = [
         f"| {curve.x_title} | | " + " | ".join(f"{metric.title}, {metric.unit}" for metric in curve.metrics) + " |",
         "| --- | --- |" + " --- |" * len(curve.metrics),
@@ -209,7 +209,7 @@ def table(curve, points):
 
 
 def plots(curves, results):
-    """{name of the file: SVG} for curves of one kind; `results`: {curve id: points as table() takes them}."""
+    """Returns {file name: SVG} for curves of one kind. `results`: {curve id: points as in table()}."""
     kind = curves[0].kind
     found = {}
     for end, title, shown in PLOTS[kind]:
@@ -243,7 +243,7 @@ def _troubles(curve, points):
 
 
 def document(results, facts, images="images"):
-    """(the page, {name of the file: SVG}). `results` as plots() takes them; `images`: the folder of the SVGs."""
+    """Returns (the page, {file name: SVG}). `results` is as in plots(); `images` is the folder of the SVGs."""
     lines = ["# How cost grows with work", ""]
     lines += ["`bench/run-curves` writes this page; [performance.md](performance.md) says how to read it.", ""]
     lines += ["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in facts), ""]
@@ -276,7 +276,7 @@ def document(results, facts, images="images"):
 
 
 def failed(results):
-    """Whether the subject failed in any sample, or a side has no figure in a whole curve."""
+    """Whether the subject failed in any sample, or a side has no figure for a whole curve."""
     for points in results.values():
         samples = [sides for rounds in points.values() if isinstance(rounds, list) for sides in rounds]
         if any("subject" in sides and not sides["subject"].usable for sides in samples):

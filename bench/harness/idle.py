@@ -1,4 +1,4 @@
-"""Connections of clients that are open and say nothing: each has asked once, and has its answer."""
+"""Idle connections of clients: each has sent one request and received its response."""
 
 import contextlib
 import resource
@@ -10,7 +10,7 @@ HTTP_REQUEST = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 # Frames of HTTP/2 (RFC 9113).
 DATA, HEADERS, SETTINGS, PING, END_STREAM, END_HEADERS, ACK = 0, 1, 4, 6, 1, 4, 1
 OPEN_LIMIT_S = 60
-# Descriptors that a process has beside its connections, at the most.
+# The most descriptors that a process has besides its connections.
 OTHER_FILES = 500
 
 
@@ -19,12 +19,12 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def _field(name, value):
-    """A literal field that no table takes up (RFC 7541, 6.2.3); both are shorter than 127 bytes."""
+    """Encodes a literal header field that is never indexed (RFC 7541, 6.2.3). Name and value are shorter than 127 bytes."""
     return b"\x10" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 def grpc_opening():
-    """What a client of gRPC sends first: preface, settings, and a whole call of ServerLive."""
+    """Returns a gRPC client's first bytes: preface, settings, and a whole call of ServerLive."""
     head = b"".join(
         _field(name, value)
         for name, value in (
@@ -45,7 +45,7 @@ def grpc_opening():
 
 
 def grpc_reply(received):
-    """(acknowledgements that the server waits for, whether the call has ended, the bytes of no whole frame)."""
+    """Returns (acknowledgements that the server waits for, whether the call has ended, the bytes of an incomplete frame)."""
     replies, ended = b"", False
     while len(received) >= 9:
         size = int.from_bytes(received[:3], "big")
@@ -60,12 +60,12 @@ def grpc_reply(received):
 
 
 def reachable(count, most_files):
-    """Whether a process that may have so many files open can have `count` connections."""
+    """Whether a process with this limit for open files can have `count` connections."""
     return count + OTHER_FILES <= most_files
 
 
 def raise_file_limit():
-    """How many files this process, and those that it starts, can now have open: all that the system allows."""
+    """Raises the limit for open files to the system's maximum, also for child processes, and returns it."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
@@ -73,7 +73,7 @@ def raise_file_limit():
 
 def _open(protocol, port):
     client = socket.create_connection(("127.0.0.1", port), timeout=OPEN_LIMIT_S)
-    # Closed at once and without a TIME_WAIT, of which 10,000 would be left by each sample.
+    # Close with a reset instead of a TIME_WAIT; each sample would leave 10,000 of them.
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.sendall(HTTP_REQUEST if protocol == "http" else grpc_opening())
     received, ended = b"", False
@@ -92,7 +92,7 @@ def _open(protocol, port):
 
 
 def _is_open(client):
-    """Whether the server has not closed it. What came meanwhile, such as a ping, does not matter."""
+    """Whether the server has not closed the connection. Received bytes, such as a ping, are ignored."""
     client.setblocking(False)
     try:
         while True:
@@ -106,9 +106,9 @@ def _is_open(client):
 
 @contextlib.contextmanager
 def connections(protocol, port, count):
-    """Opens so many ("grpc" or "http"); gives a function that says how many of them the server has closed.
+    """Opens this many connections ("grpc" or "http"). Yields a function that returns how many of them the server has closed.
 
-    Raises OSError where the server does not take them, TimeoutError where that takes too long.
+    Raises OSError if the server refuses them, TimeoutError if it takes too long.
     """
     until = time.monotonic() + OPEN_LIMIT_S
     with contextlib.ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Latency under an open load: what is asked for, what a sample says, and the page. Pure functions.
+"""Latency under an open load: the rates, the meaning of samples, and the page. Pure functions.
 
-A *report* is the JSON object of the load generator. A round is {side: {"capacity": N, key: report}}: N is requests
-a second, None where they could not be measured; a key is (whose capacity a rate is a share of, the share), or CLOSED.
+A *report* is the JSON object of the load generator. A round is {side: {"capacity": N, key: report}}. N is requests per
+second, or None if that could not be measured. A key is (side, share) or CLOSED: the rate is a share of that side's capacity.
 """
 
 import statistics
@@ -10,37 +10,37 @@ SIDES = {"peer": "peer", "subject": "Braid"}
 SHARES = (0.3, 0.6, 0.8, 0.95)
 PROTOCOLS = {"grpc": "gRPC", "http": "HTTP, binary"}
 QUANTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9"}
-# Whose share a rate is.
+# The side whose capacity a rate is a share of.
 OWN = "own"
 PEERS = "the peer's"
-# The load before, with so many requests in flight at every moment, that shows how much a server can do.
+# The closed load that measures a server's capacity first, with a fixed number of requests in flight.
 CLOSED = "closed"
 # The columns of the page.
 COLUMNS = (("peer", OWN), ("subject", PEERS), ("subject", OWN))
 
 
 def rates(whose, capacity):
-    """{key: requests a second}; nothing of an unknown capacity."""
+    """Returns {key: requests per second}, without rates of an unknown capacity."""
     return {(whose, share): share * capacity for share in SHARES} if capacity else {}
 
 
 def failed_report(text):
-    """What stands for a sample that gave no report."""
+    """Returns the report for a sample without one."""
     return {"requests": 0, "errors": 1, "unanswered": 0, "rate_held": True, "first_error": text}
 
 
 def usable(report):
-    """Whether its latencies count. A request left unanswered does not change those of the others."""
+    """Whether the report's latencies count. An unanswered request does not change those of the others."""
     return report["requests"] > 0 and report["errors"] == report["unanswered"]
 
 
 def figures(report):
-    """Quantiles in microseconds."""
+    """Returns quantiles in microseconds."""
     return ", ".join(f"{title} {report['latency_us'][key]:.0f} us" for key, title in QUANTILES.items())
 
 
 def cell(rounds, side, key):
-    """Quantiles in microseconds, medians over the rounds that have them, and what those rounds did not keep."""
+    """Returns quantiles in microseconds (medians over the rounds that have them), and counts of rates not held and requests unanswered."""
     reports = [found[side][key] for found in rounds if key in found.get(side, {})]
     good = [report for report in reports if usable(report)]
     text = "-"
@@ -49,7 +49,7 @@ def cell(rounds, side, key):
             f"{statistics.median(report['latency_us'][quantile] for report in good):.0f}" for quantile in QUANTILES
         )
     counts = {
-        # Far above what a server can do, it may be that no request of the window was sent; then there are no figures.
+        # Far above a server's capacity, possibly no request of the window was sent; then there are no figures.
         "not held": sum(1 for report in reports if not report["rate_held"]),
         "left a request unanswered": sum(1 for report in reports if report["unanswered"]),
         "failed": sum(1 for report in reports if report["errors"] > report["unanswered"]),
@@ -59,7 +59,7 @@ def cell(rounds, side, key):
 
 
 def capacity(rounds, side):
-    """Requests a second with a fixed number in flight, median over rounds; None where no round has it."""
+    """Returns requests per second with a fixed number in flight, as median over rounds; None if no round has it."""
     found = [each[side]["capacity"] for each in rounds if each.get(side, {}).get("capacity")]
     return statistics.median(found) if found else None
 
@@ -78,7 +78,7 @@ def capacity_line(rounds):
 
 
 def troubles(results):
-    """Lines on the samples that give no figure and on requests left unanswered. `results`: {protocol: rounds}."""
+    """Returns lines about samples without figures and about unanswered requests. `results`: {protocol: rounds}."""
     lines = []
     for protocol, rounds in results.items():
         for index, found in enumerate(rounds):
@@ -95,7 +95,7 @@ def troubles(results):
 
 
 def failed(results):
-    """Whether the run failed: the subject had an error in any sample, or a cell of the page says nothing."""
+    """Whether the run failed: the subject had an error in any sample, or a cell of the page is empty."""
     for rounds in results.values():
         for found in rounds:
             if any(report["errors"] for key, report in found["subject"].items() if key != "capacity"):

@@ -1,4 +1,4 @@
-"""What a reader has to know about the machine to judge a figure; nothing that names it."""
+"""The facts about the machine that a reader needs to judge figures; nothing that identifies it."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def load_average():
 
 
 def revision(folder):
-    """The commit of a checkout, with "-dirty" where it has changes; "unknown" outside of one."""
+    """Returns the commit of a checkout, with "-dirty" if it has changes; "unknown" outside of a checkout."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=10"],

@@ -8,12 +8,12 @@ from harness import processes, servers
 from harness.ratios import Sample
 from harness.workloads import StartWorkload
 
-# Time for allocations and page faults of the start to settle before memory at rest is read.
+# Time for the start's allocations and page faults to settle before memory at rest is read.
 SETTLE_S = 1.0
 
 
 def measure(workload, side, settings):
-    """Never raises for a server that fails: a failure is a sample, too."""
+    """Measures one sample. Never raises if the server fails: a failure is a sample, too."""
     try:
         if isinstance(workload, StartWorkload):
             return _measure_start(workload, side, settings)
@@ -46,7 +46,7 @@ def _measure_load(workload, side, settings):
 
 
 def load_sample(returncode, output, errors, killed):
-    """A sample from what the load generator printed. `killed`: processes that the stopped server left behind."""
+    """Makes a sample of the load generator's output. `killed`: processes that the stopped server left behind."""
     try:
         report = json.loads(output)
     except ValueError:
@@ -85,7 +85,7 @@ def _measure_start(workload, side, settings):
 
 
 def start_sample(ready, memory, many):
-    """The figures of a start with one and with `many` models, both given by number of models."""
+    """Returns the figures of a start with one and with `many` models; both arguments map the number of models."""
     return Sample({
         "ready_s_one": ready[1],
         "ready_s_many": ready[many],

@@ -12,7 +12,7 @@ SERVER = (
 
 
 class Failed(Exception):
-    """A sample that cannot be used."""
+    """The sample cannot be used."""
 
 
 def _run(command):
@@ -20,7 +20,7 @@ def _run(command):
 
 
 def direct(arguments, model, concurrency, *more):
-    """The figures of a model's file, called by as many threads. `arguments`: build, duration, warmup."""
+    """Returns the figures of a model file that this many threads call. `arguments`: build, duration, warmup."""
     run = _run(
         [
             arguments.build / "braid_openvino_direct", "--model", model, "--concurrency", concurrency,
@@ -33,7 +33,7 @@ def direct(arguments, model, concurrency, *more):
 
 
 def served(arguments, server, protocol, concurrency, *more):
-    """The same of a running server; `more` names model and inputs."""
+    """Like direct(), for a running server; `more` names model and inputs."""
     port = server.grpc_port if protocol == "grpc" else server.http_port
     run = _run(
         [

@@ -1,8 +1,8 @@
 """The peer: a real tritonserver with its Python backend, without a container.
 
-The `nvidia-pytriton` wheel carries the server, its backends and one Python stub for each CPython version. It is installed
-once, by name, into a virtual environment in the cache folder, together with the one numpy that both sides of a comparison
-use. The stub embeds CPython, so the interpreter has to have a shared libpython beside it.
+The `nvidia-pytriton` wheel contains the server, its backends and one Python stub for each CPython version. It is installed
+once, by name, into a virtual environment in the cache folder, together with the numpy version that both sides of a
+comparison use. The stub embeds CPython, so the interpreter must have a shared libpython beside it.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ import sys
 
 REQUIREMENTS = pathlib.Path(__file__).resolve().parents[2] / "requirements"
 WHEEL, NUMPY = [line for line in (REQUIREMENTS / "peer.txt").read_text().splitlines() if "==" in line]
-# The worker of the subject needs 3.11, the pinned numpy has no wheels past 3.12, and both sides use one interpreter.
+# The subject's worker needs 3.11, the pinned numpy has no wheels after 3.12, and both sides use one interpreter.
 PYTHON_VERSIONS = ("3.11", "3.12")
 
-# Asked of a candidate interpreter. Prints what InterpreterFacts holds.
+# A script for candidate interpreters. Prints the values of InterpreterFacts.
 _PROBE = r"""
 import importlib.util, json, os, sys, sysconfig
 names = {sysconfig.get_config_var("INSTSONAME") or "", sysconfig.get_config_var("LDLIBRARY") or ""}
@@ -38,7 +38,7 @@ print(json.dumps({
 
 
 class PeerError(Exception):
-    """The peer cannot be set up; the text says what is missing and what to do."""
+    """The peer cannot be set up; the text names the missing part and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class InterpreterFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """An installed peer: its interpreter (which serves for both sides) and how to start it."""
+    """An installed peer: its interpreter, which both sides use, and its start command."""
 
     python: pathlib.Path
     server: pathlib.Path
@@ -62,7 +62,7 @@ class Peer:
     description: str
 
     def command(self, repository, http, grpc, metrics, shm_prefix, host="127.0.0.1"):
-        """The argument vector; `shm_prefix` starts the names of the server's shared-memory files."""
+        """Returns the argument vector; `shm_prefix` is the prefix of the server's shared-memory files."""
         return [
             str(self.server),
             "--backend-directory", str(self.backends),
@@ -88,7 +88,7 @@ def cache_folder():
 
 
 def probe(candidate):
-    """InterpreterFacts of a command or path, or None where it does not run."""
+    """Returns the InterpreterFacts of a command or path, or None if it does not run."""
     try:
         answer = subprocess.run([candidate, "-c", _PROBE], capture_output=True, text=True, timeout=30, check=True)
         return InterpreterFacts(**json.loads(answer.stdout))
@@ -97,7 +97,7 @@ def probe(candidate):
 
 
 def refusal(facts):
-    """Why an interpreter cannot run the peer; empty when it can."""
+    """Returns the reason why an interpreter cannot run the peer; empty if it can."""
     if facts is None:
         return "does not run"
     if facts.version not in PYTHON_VERSIONS:
@@ -113,7 +113,7 @@ def refusal(facts):
 
 
 def choose_interpreter(wanted=None, probe=probe):
-    """The first usable interpreter: `wanted` alone when given, else the usual places in turn. Raises PeerError."""
+    """Returns the first usable interpreter: only `wanted` if given, else the usual places in turn. Raises PeerError."""
     candidates = [wanted] if wanted else ["python3", "/usr/bin/python3", *(f"python{v}" for v in PYTHON_VERSIONS)]
     refusals = []
     for candidate in candidates:
@@ -126,7 +126,7 @@ def choose_interpreter(wanted=None, probe=probe):
 
 
 def install(wanted_python=None, say=lambda text: print(text, file=sys.stderr, flush=True)):
-    """Installs what is not yet in the cache and returns the Peer. Safe to call from several processes at once."""
+    """Installs the peer if it is not in the cache yet, and returns it. Several processes may call this at once."""
     facts = choose_interpreter(wanted_python)
     home = cache_folder() / f"{WHEEL.replace('==', '-')}-py{facts.full_version}"
     home.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def install(wanted_python=None, say=lambda text: print(text, file=sys.stderr, fl
         python=venv / "bin" / "python",
         server=root / "bin" / "tritonserver",
         backends=backends,
-        # The wheel's own libraries are renamed with a hash and found only by this path; libpython is for the stub.
+        # The wheel's libraries have a hash in their names and are found only by this path. The stub needs libpython.
         library_path=f"{site / 'nvidia_pytriton.libs'}:{facts.library_folder}",
         site_packages=site,
         description=f"tritonserver of {WHEEL}, CPython {facts.full_version}, numpy {versions.stdout.strip()}",
@@ -164,7 +164,7 @@ def _install_venv(facts, venv):
         shutil.rmtree(venv)
     try:
         subprocess.run([facts.executable, "-m", "venv", str(venv)], check=True, stdout=sys.stderr)
-        # Without its dependencies: the server needs none of them, its Python stub needs numpy alone.
+        # Without its dependencies: the server needs none of them, and its Python stub needs only numpy.
         pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(REQUIREMENTS / "peer-lock.txt")]
         subprocess.run([*pip, *locked], check=True, stdout=sys.stderr)
@@ -173,7 +173,7 @@ def _install_venv(facts, venv):
 
 
 def _lay_out_backends(facts, root, backends):
-    """A backend folder of our own, with the stub of this interpreter in it."""
+    """Makes a backend folder with the stub of this interpreter."""
     if not (root / "bin" / "tritonserver").exists():
         raise PeerError(f"{WHEEL} holds no tritonserver at {root}")
     stub = root / "python_backend_stubs" / facts.version / "triton_python_backend_stub"

@@ -1,6 +1,6 @@
-"""Small line plots as SVG, by the standard library alone.
+"""Small line plots as SVG, made with only the standard library.
 
-Both axes are logarithmic. Colours follow what the reader has chosen, light or dark.
+Both axes are logarithmic. Colours follow the reader's choice of light or dark.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 150, 34, 44
-# The plot has a background of its own, as the page around it may be light where the reader's system is dark.
+# The plot has its own background, because the page around it may be light on a dark system.
 _STYLE = """
 .back{fill:#fff}text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.grid{stroke:#ddd;stroke-width:1}
 .peer{stroke:#767676;fill:#767676}.subject{stroke:#0b6bcb;fill:#0b6bcb}
@@ -22,13 +22,13 @@ _STYLE = """
 @dataclasses.dataclass(frozen=True)
 class Line:
     title: str
-    points: tuple  # of (x, y), both above 0
+    points: tuple  # (x, y), both above 0
     colour: str  # "peer" or "subject"
     dashed: bool = False
 
 
 def ticks(low, high):
-    """Round numbers (1, 2 or 5 times a power of ten), from the last up to `low` to the first from `high` on."""
+    """Returns round numbers (1, 2 or 5 times a power of ten) that span `low` to `high`, including one at or beyond each end."""
     steps = [
         factor * 10.0**power
         for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -37,7 +37,7 @@ def ticks(low, high):
     first = max(index for index, step in enumerate(steps) if step <= low * 1.000001)
     last = min(index for index, step in enumerate(steps) if step >= high * 0.999999)
     chosen = steps[first : max(last, first + 1) + 1]
-    # Over many decades the powers of ten are enough.
+    # Over many decades, the powers of ten are enough.
     return chosen if len(chosen) <= 8 else [step for step in chosen if _is_end(step, chosen) or _is_power(step)]
 
 
@@ -50,7 +50,7 @@ def _is_end(value, values):
 
 
 def short(value):
-    """A number of an axis: 0.2, 50, 10k, 2M."""
+    """Formats a number of an axis: 0.2, 50, 10k, 2M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -58,12 +58,12 @@ def short(value):
 
 
 def line_plot(title, x_title, lines, x_labels):
-    """An SVG document. `x_labels`: {x: text} of the ticks; lines without points are left out."""
+    """Returns an SVG document. `x_labels`: {x: text} of the ticks. Lines without points are left out."""
     lines = [line for line in lines if line.points]
     if not lines:
         return ""
     y_ticks = ticks(*(pick(y for line in lines for _, y in line.points) for pick in (min, max)))
-    # The labels may lack their ends' points, and one alone stands in the middle.
+    # The end labels may have no points; a single label is centred.
     xs = sorted(x_labels)
     x_low, x_high = (xs[0], xs[-1]) if len(xs) > 1 else (xs[0] / 2, xs[0] * 2)
 

@@ -10,24 +10,24 @@ import typing
 class _Stat(typing.NamedTuple):
     parent: int
     session: int
-    start: int  # tells a process from a later one with the same number
+    start: int  # distinguishes a process from a later one with the same number
 
 
 def _stat(pid):
-    """None for a process that is gone, or only waits to be collected."""
+    """Reads a process's stat; None if it is gone or a zombie."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command, in brackets, may hold anything.
+    # The command, in brackets, may contain any characters.
     fields = text[text.rindex(")") + 2 :].split()
     return None if fields[0] == "Z" else _Stat(int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def family(leader):
-    """{pid: start time} of the living processes of a session, named by its leader, and their descendants.
+    """Returns {pid: start time} of a session's living processes and their descendants. The session is named by its leader.
 
-    The session holds those, too, that a leader which died left behind.
+    It includes processes that a dead leader has left behind.
     """
     stats = {int(name): stat for name in os.listdir("/proc") if name.isdigit() and (stat := _stat(name))}
     children = {}
@@ -44,12 +44,12 @@ def family(leader):
 
 
 def alive(processes):
-    """Those of {pid: start time} that still run."""
+    """Returns the processes of {pid: start time} that still run."""
     return {pid: start for pid, start in processes.items() if (stat := _stat(pid)) and stat.start == start}
 
 
 def end(processes, patience_s):
-    """Waits for processes to go, then kills the rest by number. Returns how many had to be killed."""
+    """Waits for processes to end, then kills the rest by number. Returns how many were killed."""
     until = time.monotonic() + patience_s
     while (left := alive(processes)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def end(processes, patience_s):
 
 
 def memory_kb(leader):
-    """{"pss": ..., "private": ...} summed over the family."""
+    """Returns {"pss": ..., "private": ...}, summed over the family."""
     total = {"pss": 0, "private": 0}
     for pid in family(leader):
         try:

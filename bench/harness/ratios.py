@@ -1,4 +1,4 @@
-"""From measured rounds to ratios and verdicts. Pure functions: no clock, no process, no file."""
+"""Ratios and verdicts of measured rounds. Pure functions: no clock, no process, no file."""
 
 import dataclasses
 import statistics
@@ -11,7 +11,7 @@ NO_TARGET = ""
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One side of one round: its figures by metric key, and what went wrong."""
+    """One side of one round: its figures by metric key, and its error."""
 
     values: dict
     errors: int = 0
@@ -31,7 +31,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """Subject / peer of one metric; `spread` is None where no round had both sides."""
+    """Subject / peer of one metric. Without a round that has both sides, `spread` is None."""
 
     metric: object
     spread: Spread | None
@@ -40,7 +40,7 @@ class Ratio:
 
 
 def spread(values):
-    """Median, smallest and largest; None of nothing."""
+    """Returns median, smallest and largest; None for no values."""
     return Spread(statistics.median(values), min(values), max(values)) if values else None
 
 
@@ -49,7 +49,7 @@ def side_spread(samples, metric):
 
 
 def round_ratios(rounds, metric):
-    """Subject / peer of each round in which both sides have the figure. `rounds` holds {side: Sample} by round."""
+    """Returns subject / peer of each round in which both sides have the figure. `rounds` has {side: Sample} per round."""
     ratios = []
     for sides in rounds:
         subject, peer = sides.get("subject"), sides.get("peer")
@@ -72,7 +72,7 @@ def verdict(metric, ratio, target):
 
 
 def ratios(workload, rounds):
-    """A Ratio for each metric of the workload, in its order."""
+    """Returns a Ratio for each metric of the workload, in its order."""
     targets = dict(workload.targets)
     result = []
     for metric in workload.metrics:
@@ -83,7 +83,7 @@ def ratios(workload, rounds):
 
 
 def overall(workload, rounds):
-    """One word for a workload: failed when any request of any round went wrong, else whether all targets are met."""
+    """Returns one word for a workload: failed if any request of any round failed, else whether all targets are met."""
     if any(not sample.usable for sides in rounds for sample in sides.values()):
         return FAILED
     verdicts = {each.verdict for each in ratios(workload, rounds)} - {NO_TARGET}
@@ -93,5 +93,5 @@ def overall(workload, rounds):
 
 
 def order(sides, round_index):
-    """A B in one round, B A in the next, so that a drift of the machine favours neither."""
+    """Returns A B in one round and B A in the next, so that a drift of the machine favours neither side."""
     return list(sides) if round_index % 2 == 0 else list(reversed(sides))

@@ -2,12 +2,12 @@
 
 from harness import ratios, workloads
 
-# The metrics that carry targets; the rest stands in a table of its own.
+# The metrics with targets; the others have a separate table.
 _MAIN = (workloads.THROUGHPUT, workloads.P50, workloads.CPU)
 
 
 def number(value):
-    """Three digits that matter, without an exponent."""
+    """Formats a number with three significant digits, without an exponent."""
     if abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -63,7 +63,7 @@ def _other_table(table, results):
 
 
 def _absolute_table(table, results, sides):
-    """Table of figures with their units; `table` holds workloads of the same metrics."""
+    """Makes a table of figures with their units; `table` has workloads with the same metrics."""
     metrics = table[0].metrics
     rows = []
     for workload in table:
@@ -96,7 +96,7 @@ def _errors(table, results):
 
 
 def document(table, results, sides, facts):
-    """The whole page. `results` holds for each workload id a list of {side: Sample}; `facts` is a list of (name, text)."""
+    """Returns the whole page. `results` maps workload ids to a list of {side: Sample}; `facts` is a list of (name, text)."""
     table = [each for each in table if results.get(each.id)]
     load = [each for each in table if isinstance(each, workloads.LoadWorkload)]
     start = [each for each in table if isinstance(each, workloads.StartWorkload)]

@@ -1,4 +1,4 @@
-"""Servers under measurement: a fresh one for each round, workload and side, gone without a trace afterwards."""
+"""Servers under measurement: a fresh one for each round, workload and side, completely removed afterwards."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ class ServerError(Exception):
 
 
 def free_ports(count):
-    """Ports that the system handed out just now. All are held before the first is let go, so that they differ."""
+    """Returns free ports of the system. All are bound before the first is released, so that they differ."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -49,7 +49,7 @@ def repository(source, models):
 
 
 class Side:
-    """How to start a server of one side. `name` is "peer" or "subject"."""
+    """The start command of one side's server. `name` is "peer" or "subject"."""
 
     def __init__(self, name, python):
         self.name = name
@@ -59,7 +59,7 @@ class Side:
         raise NotImplementedError
 
     def environment(self):
-        """None: as inherited."""
+        """Returns the environment; None: the inherited one."""
         return None
 
     def clean_up(self, tag):
@@ -67,7 +67,7 @@ class Side:
 
 
 class PeerSide(Side):
-    """The peer of harness/peer.py; as subject too, for a run of the peer against itself."""
+    """The peer of harness/peer.py, also used as subject for a run of the peer against itself."""
 
     def __init__(self, name, installed):
         super().__init__(name, installed.python)
@@ -86,12 +86,12 @@ class PeerSide(Side):
 
 
 class CommandSide(Side):
-    """A server started by a command line with {repo}, {http}, {grpc}, {metrics} and {python} in it."""
+    """A server started by a command line with the placeholders {repo}, {http}, {grpc}, {metrics} and {python}."""
 
     def __init__(self, name, template, python):
         super().__init__(name, python)
         self._words = shlex.split(template)
-        self.command("", 0, 0, 0, "")  # a placeholder that does not exist shows now
+        self.command("", 0, 0, 0, "")  # reports an unknown placeholder now
 
     def command(self, repository, http, grpc, metrics, tag):
         values = {"repo": repository, "http": http, "grpc": grpc, "metrics": metrics, "python": self.python}
@@ -99,7 +99,7 @@ class CommandSide(Side):
 
 
 class Server:
-    """A running server; use as a context manager, which waits until it is ready and ends it on every way out.
+    """A running server, as a context manager that waits until it is ready and always ends it.
 
     The limits are seconds for the start until all models are ready, and for the end.
     """
@@ -117,7 +117,7 @@ class Server:
         self.http_port = 0
         self.grpc_port = 0
         self.ready_s = 0.0
-        self.killed = 0  # processes that did not go by themselves
+        self.killed = 0  # processes that did not end by themselves
 
     @property
     def pid(self):
@@ -130,7 +130,7 @@ class Server:
                 self._wait_ready()
                 return self
             except ServerError:
-                # Another process may have taken a port between its choice and its use.
+                # Another process may take a port between its choice and its use.
                 self._stop()
                 if attempt + 1 == START_ATTEMPTS:
                     raise

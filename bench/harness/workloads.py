@@ -1,4 +1,4 @@
-"""The table of workloads. A later feature adds its lines here, with the targets that it promises."""
+"""The table of workloads. Add lines for new features here, with their targets."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ class Metric:
     key: str
     title: str
     higher_is_better: bool = False
-    # What an absolute figure is divided by to be shown, and in which unit.
+    # The divisor and the unit in which an absolute figure is shown.
     divisor: float = 1.0
     unit: str = ""
 
@@ -30,13 +30,13 @@ START_METRICS = (READY_ONE, READY_MANY, PSS_ONE, PSS_MANY, PRIVATE_PER_MODEL)
 
 
 def load_targets(throughput, p50, cpu):
-    """Bounds of the ratio subject / peer: at least `throughput`, at most the other two."""
+    """Returns bounds of the ratio subject / peer: at least `throughput`, at most the other two."""
     return ((THROUGHPUT.key, throughput), (P50.key, p50), (CPU.key, cpu))
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadWorkload:
-    """Requests in a closed loop against a server that holds just `models`.
+    """Requests in a closed loop to a server that has only `models`.
 
     A model is a folder of bench/models, or COPY=FOLDER for a copy of it under another name.
     """
@@ -53,7 +53,7 @@ class LoadWorkload:
 
 @dataclasses.dataclass(frozen=True)
 class StartWorkload:
-    """Start to ready, and memory at rest, with one and with `many` copies of a model."""
+    """The time from start to ready, and memory at rest, with one and with `many` copies of a model."""
 
     id: str
     title: str
@@ -145,7 +145,7 @@ WORKLOADS = (
 
 
 def select(ids, workloads=WORKLOADS):
-    """The workloads of a comma-separated list, in the table's order; all of them for an empty one. Raises ValueError."""
+    """Returns the workloads of a comma-separated list, in the table's order; all for an empty list. Raises ValueError."""
     wanted = [each.strip() for each in ids.split(",") if each.strip()]
     known = {each.id for each in workloads}
     unknown = [each for each in wanted if each not in known]

@@ -51,7 +51,7 @@ load::LoadRequest Encode(const Options& options) {
   return {load::EncodeInfer(EncodingOf(options), request)};
 }
 
-// A seed for each thread of a run, the same in every run.
+// Returns a seed for each thread of a run, the same in every run.
 uint64_t NextSeed() {
   static std::atomic<uint64_t> last{0};
   return ++last;

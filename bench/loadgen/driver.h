@@ -1,4 +1,4 @@
-// The load of one thread: the folder load/ drives it, by what the options say.
+// Driver: the load of one thread. It runs the clients of folder load/ according to the options.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace braid::bench {
 
 class Driver {
  public:
-  // `options` outlives the driver. Errors: an address that cannot be used.
+  // REQUIRES: `options` outlives the driver. Errors: an address that cannot be used.
   static Result<std::unique_ptr<Driver>> Make(const Options& options);
 
   // Asks once whether server and model are ready.
   bool Ready() const;
-  // Tells the server of the shared memory, where there is some.
+  // Registers the shared memory with the server, if there is one.
   Status RegisterMemory() const;
-  // Keeps `slots` requests in flight, or sends them when they come, until window.stop, then finishes them. Runs on a thread of its own,
-  // several at once; what fails goes to the recording.
+  // Keeps `slots` requests in flight, or sends them at their times, until window.stop; then finishes them.
+  // Several threads may call it at once. Failures go to `recording`.
   void Run(int slots, const Window& window, Recording& recording) const;
 
  private:

@@ -83,7 +83,7 @@ Status Expectation::Check(const std::vector<OutputView>& outputs, uint64_t nth) 
   }
   for (size_t i = 0; i < data_.size(); ++i) {
     const std::string name = "OUTPUT" + std::to_string(i);
-    const std::string graph_name = "output" + std::to_string(i);  // streams of graphs are lower case
+    const std::string graph_name = "output" + std::to_string(i);  // graphs have lower-case stream names
     const OutputView* output = nullptr;
     for (const OutputView& candidate : outputs) {
       if (candidate.name == name || candidate.name == graph_name) output = &candidate;

@@ -1,7 +1,7 @@
 // The load generator's run: wait for the server, warm up, measure, stop, report.
 //
-// Exits with 0 when every request of the run was answered rightly and at least one counted, and a rate was held;
-// 2 when not, 1 when it could not run at all.
+// Exits with 0 if every request of the run had a correct response, at least one counted, and a rate was held.
+// Exits with 2 if not, and with 1 if the run could not start.
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -33,8 +33,8 @@ double OwnCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Keeps freed memory: fresh pages cost more than the copies into them and would burden the cores that the
-// server needs.
+// Keeps freed memory: fresh pages cost more than the copies into them, and would take processor time from the
+// server.
 void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
@@ -50,7 +50,7 @@ bool WaitReady(const Driver& driver, double limit_s) {
   return true;
 }
 
-// Opens the window, watches the server while it lasts, closes it.
+// Opens the window, measures the server during it, and closes it.
 Usage Measure(const Options& options, Window& window) {
   Usage usage;
   usage.window_s = options.duration_s;

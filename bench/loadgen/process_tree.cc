@@ -23,7 +23,8 @@ std::optional<ProcessStat> ReadStat(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
-  // The command may hold anything, blanks and brackets too; the fields that follow its last bracket do not.
+  // The command may contain any characters, even blanks and brackets; the fields after its last bracket do
+  // not.
   const size_t bracket = line.rfind(')');
   if (bracket == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(bracket + 1));

@@ -1,4 +1,4 @@
-// What a thread of the generator notes down, and the time window that decides what counts.
+// Recording: the results of one thread of the generator, and the time window whose requests count.
 #pragma once
 
 #include <atomic>
@@ -9,40 +9,40 @@
 
 namespace braid::bench {
 
-// Set by the main thread, read by all; steady nanoseconds. Requests run before and after the window, but only
-// those that began and ended within it count; of an open load those that began within it, or the slow ones
-// among them would be missing.
+// The main thread sets it, all threads read it; times are steady nanoseconds. Requests also run before and
+// after the window. Those that began and ended within it count. In an open load, all that began within it
+// count, because the slow ones would otherwise be missing.
 struct Window {
   bool open_load = false;
   std::atomic<int64_t> begin_ns{std::numeric_limits<int64_t>::max()};
   std::atomic<int64_t> end_ns{std::numeric_limits<int64_t>::max()};
-  // Requests in flight are finished, no new one starts.
+  // Requests in flight are finished, and no new ones start.
   std::atomic<bool> stop{false};
 };
 
-// Owned by one thread until it ends; the main thread then merges them.
+// Owned by one thread until it ends; then the main thread merges them.
 class Recording {
  public:
-  // A request that ended well.
+  // Records a successful request.
   void Success(const Window& window, int64_t begin_ns, int64_t end_ns, uint64_t bytes_sent,
                uint64_t bytes_received, uint64_t responses);
-  // A request that failed, inside the window or not. The first reason is kept.
+  // Records a failed request, inside the window or not. The first reason is kept.
   void Failure(const std::string& reason);
-  // A request that got no answer in its time; a failure, too.
+  // Records a request without a response within its timeout; also a failure.
   void Unanswered();
-  // Requests of an open load could not be sent when they came.
+  // Records that requests of an open load could not be sent at their times.
   void RateNotHeld() { rate_held_ = false; }
   void Merge(Recording&& other);
-  // Puts the latencies into order; Percentile needs it.
+  // Sorts the latencies; required by PercentileUs().
   void Sort();
 
-  // Microseconds; 0 without requests. `fraction` is within [0, 1].
+  // In microseconds; 0 without requests. `fraction` is within [0, 1].
   double PercentileUs(double fraction) const;
   double MeanUs() const;
 
   uint64_t requests() const { return latencies_.size(); }
-  // Requests by the share of their time that lies within the window: what was done in it, also where a request
-  // takes so long that few or none begin and end within.
+  // Returns the number of requests, each counted by its share of time within the window. It measures
+  // throughput even if requests take so long that few or none begin and end within the window.
   double parts() const { return parts_; }
   uint64_t responses() const { return responses_; }
   uint64_t errors() const { return errors_; }

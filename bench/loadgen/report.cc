@@ -7,7 +7,7 @@ namespace braid::bench {
 
 std::string MakeReport(const Options& options, const Recording& recording, const Usage& usage) {
   const double requests = std::max(1.0, static_cast<double>(recording.requests()));
-  // Processor time is read over a slightly longer time than requests are counted in.
+  // Processor time covers a slightly longer time than the requests that are counted.
   const double us_per_request = usage.actual_s > 0 ? 1e6 * usage.window_s / usage.actual_s / requests : 0;
   nlohmann::ordered_json report;
   report["label"] = options.label;
@@ -45,7 +45,7 @@ std::string MakeReport(const Options& options, const Recording& recording, const
     report["peak_rss_kb"] = usage.server_peak_resident_kb;
     report["peak_pss_kb"] = usage.server_peak_proportional_kb;
   }
-  // A server's error text may hold anything; what is not UTF-8 is replaced rather than thrown at.
+  // A server's error text may contain any bytes; invalid UTF-8 is replaced instead of throwing.
   return report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -1,4 +1,4 @@
-// The one JSON object that a run prints.
+// The JSON object that a run prints.
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 
 namespace braid::bench {
 
-// What the machine was used for during the window. Times and memory of the server are 0 where no process id
-// was given.
+// The resource usage during the window. The server's times and memory are 0 without a process id.
 struct Usage {
-  double window_s = 0;  // as asked for: what requests are counted in
+  double window_s = 0;  // the requested length, in which requests are counted
   double actual_s = 0;  // between the two readings of processor time
   double client_cpu_s = 0;
   double server_cpu_s = 0;
@@ -20,7 +19,7 @@ struct Usage {
   size_t server_processes = 0;
 };
 
-// `recording` is sorted.
+// REQUIRES: `recording` is sorted.
 std::string MakeReport(const Options& options, const Recording& recording, const Usage& usage);
 
 }  // namespace braid::bench

@@ -1,5 +1,5 @@
-// What one slot of the generator sends, request after request: always the same, one for each model in turn, or
-// the steps of one sequence after the other.
+// RequestCycle: the requests of one slot of the generator, in order: always the same, one for each model in
+// turn, or the steps of sequences.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@
 
 namespace braid::bench {
 
-// `Message` is what the driver sends; made once for each different request.
+// `Message` is the driver's message type; one is made for each different request.
 template <class Message>
 class RequestCycle {
  public:
-  // A maker of cycles for one run. `encode` makes a Message of Options; `options` outlives it.
+  // Makes the cycles of one run. `encode` makes a Message from Options; `options` outlives the object.
   class Maker {
    public:
     Maker(const Options& options, Message (*encode)(const Options&)) : options_(options), encode_(encode) {
@@ -32,8 +32,8 @@ class RequestCycle {
       }
     }
 
-    // For one more slot, whose sequences have an id of their own, and which begins with another model. Any
-    // thread.
+    // Makes the cycle of one more slot. Its sequences have their own id, and it begins with another model.
+    // Thread-safe.
     RequestCycle Make() const {
       const uint64_t slot = slots_.fetch_add(1, std::memory_order_relaxed);
       if (!same_.empty()) {
@@ -62,7 +62,7 @@ class RequestCycle {
 
   explicit RequestCycle(std::shared_ptr<const Message> same) : messages_{std::move(same)} {}
 
-  // Goes on to the next request.
+  // Returns the next request.
   const Message& Next() {
     const int step = next_;
     next_ = (next_ + 1) % steps_;

@@ -32,7 +32,7 @@ Result<std::shared_ptr<SharedPayload>> SharedPayload::Make(const std::vector<Inp
     payload->sizes_.push_back(input.data.size());
     at += input.data.size();
   }
-  // The server's first answer should not pay for fresh pages.
+  // So that the server's first response does not cause page faults.
   std::memset(payload->base_ + half, 0, half);
   return payload;
 }

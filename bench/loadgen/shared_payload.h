@@ -1,4 +1,4 @@
-// Inputs and outputs in a region of system shared memory, which the server is told of by name.
+// SharedPayload: inputs and outputs in a region of system shared memory, registered with the server by name.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace braid::bench {
 
-// The inputs, then as much room for an output each. For one request at a time.
+// The inputs, and then equal space for each output. Used by one request at a time.
 class SharedPayload {
  public:
   static Result<std::shared_ptr<SharedPayload>> Make(const std::vector<InputTensor>& inputs);
@@ -18,15 +18,15 @@ class SharedPayload {
   SharedPayload(const SharedPayload&) = delete;
   SharedPayload& operator=(const SharedPayload&) = delete;
 
-  // The key is the region's name, too.
+  // The key is also the region's name.
   const std::string& key() const { return key_; }
   size_t byte_size() const { return byte_size_; }
   size_t input_offset(size_t i) const { return offsets_[i]; }
   size_t output_offset(size_t i) const { return byte_size_ / 2 + offsets_[i]; }
 
-  // Before a request: what was there must not pass for its answer.
+  // Overwrites the outputs before a request, so that old bytes are not taken for its response.
   void SpoilOutputs();
-  // Puts what is in the region in the place of the outputs' bytes, which the response does not have.
+  // Sets the outputs' bytes, which the response does not contain, to those in the region.
   void FillIn(std::vector<OutputView>& outputs) const;
 
  private:

@@ -1,4 +1,4 @@
-// Calls a model in this process, without any server, in a closed loop; prints one JSON object like the load
+// Calls a model in this process, without a server, in a closed loop. Prints one JSON object like the load
 // generator's.
 #include <sys/resource.h>
 
@@ -26,7 +26,7 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One caller: fills its own input, as a request would bring it, infers, and looks at the output.
+// One call: sets its own input, as a request would bring it, infers, and reads the output.
 void Call(ov::InferRequest& request, const std::vector<ov::Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) request.set_input_tensor(i, inputs[i]);
   request.infer();

@@ -93,7 +93,7 @@ def test_selection_refuses_unknown_names():
 
 
 def test_ratio_is_taken_within_each_round():
-    # The machine was twice as fast in the second round; each round says 2.
+    # The machine was twice as fast in the second round; the ratio is 2 in each round.
     rounds = [
         {"peer": load(throughput=1000), "subject": load(throughput=2000)},
         {"peer": load(throughput=2000), "subject": load(throughput=4000)},

@@ -25,7 +25,7 @@ def pair(peer, subject):
     return {"peer": peer, "subject": subject}
 
 
-# --- curves: what is measured
+# --- curves: the measured points
 
 
 def test_curves_are_selected_by_id_and_by_kind():
@@ -219,7 +219,7 @@ UNANSWERED = {"errors": 1, "unanswered": 1, "first_error": "a request was not an
 
 
 def latency_round(changes=None, peer=None):
-    """A round of all loads; `changes` of each report of the subject, `peer` of each of the peer."""
+    """Makes a round of all loads; `changes` apply to the subject's reports, `peer` to the peer's."""
     shares = {whose: {(whose, share): share for share in latency.SHARES} for whose in (latency.OWN, latency.PEERS)}
     return {
         "peer": {"capacity": 1000.0, **{key: report(**(peer or {})) for key in shares[latency.OWN]}},

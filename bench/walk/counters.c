@@ -1,7 +1,8 @@
-// Counts, by who called, the locks and the allocations of the process that it is preloaded into: see bench/run-walk.
+// Counts locks and allocations by caller in the process into which it is preloaded; see bench/run-walk.
 //
-// The table is a file that BRAID_WALK names and that the reader of the counts maps too. It has a long that switches the
-// counting on, and slots of {key, count, kind, frames}; kind is 1 for pthread_mutex_lock, 2 for malloc and its kin.
+// The table is a file named by BRAID_WALK, which the reader of the counts maps as well. It has a long that
+// enables counting, and slots of {key, count, kind, frames}. Kind is 1 for pthread_mutex_lock, and 2 for
+// malloc and related functions.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -16,7 +17,7 @@
 enum { kFrames = 9, kOwnFrames = 2, kSlots = 4096, kLock = 1, kAllocation = 2 };
 
 struct slot {
-  atomic_ulong key;  // of kind and frames; 0: free
+  atomic_ulong key;  // a hash of kind and frames; 0: free
   atomic_long count;
   long kind;
   void* frames[kFrames];
@@ -28,7 +29,7 @@ struct table {
 };
 
 static struct table* table;
-static __thread int counting;  // backtrace() allocates and locks itself
+static __thread int counting;  // set during a count, because backtrace() allocates and locks
 static int (*real_lock)(pthread_mutex_t*);
 
 extern void* __libc_malloc(size_t size);
@@ -42,7 +43,7 @@ __attribute__((constructor)) static void begin(void) {
   backtrace(frames, 1);
   const char* path = getenv("BRAID_WALK");
   char program[4096] = {0};
-  // Workers inherit the environment.
+  // Only the given program counts, because workers inherit the environment.
   if (path == NULL || readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) return;
   const char* name = strrchr(program, '/');
   if (name == NULL || strcmp(name, "/braid") != 0) return;

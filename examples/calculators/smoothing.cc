@@ -1,7 +1,7 @@
 // SmoothingCalculator: an exponential average over the tensors of a stream, element by element. Each client's
-// stream has an average of its own, since each run of a graph has objects of its own.
+// stream has a separate average, because each run of a graph has separate objects.
 //
-//   option "alpha": the weight of the newest tensor, above 0 and at most 1 (0.5 without one)
+//   option "alpha": the weight of the newest tensor, above 0 and at most 1 (0.5 by default)
 #include <cstring>
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
-// TotalsCalculator: answers a whole message: for each FP32 tensor of it the sum of its elements, under the
-// tensor's name. The parameter "times" multiplies the sums.
+// TotalsCalculator: handles a whole message. For each FP32 tensor, it returns the sum of its elements under
+// the tensor's name. The parameter "times" multiplies the sums.
 #include <cstring>
 #include <string>
 #include <vector>

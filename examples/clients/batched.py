@@ -1,4 +1,4 @@
-"""Sends six requests to batched at the same time, and prints in how large a batch each of them ran."""
+"""Sends six requests to batched at the same time, and prints the size of the batch in which each ran."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +9,7 @@ module, url = parse_arguments(__doc__)
 
 
 def scale(number):
-    # A client of its own for each thread: one client sends one request after the other.
+    # One client per thread: a client sends one request after the other.
     client = module.InferenceServerClient(url)
     values = np.full((1, 3), number, dtype=np.float32)
     result = client.infer("batched", [as_input(module, "VALUES", values, "FP32")])

@@ -1,4 +1,4 @@
-"""Sends two vectors to chained, which calls add_sub twice, and prints what comes back."""
+"""Sends two vectors to chained, which calls add_sub twice, and prints the results."""
 
 import numpy as np
 from connection import as_input, parse_arguments

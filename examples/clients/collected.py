@@ -1,4 +1,4 @@
-"""Asks collected for the texts that the decoupled model repeat sends one by one."""
+"""Gets from collected all texts that the decoupled model repeat sends one by one."""
 
 import numpy as np
 from connection import as_input, parse_arguments

@@ -1,6 +1,6 @@
-"""What all example clients share: their command line, how an array becomes an input, and how responses stream.
+"""Common code of the example clients: the command line, inputs from arrays, and streams of responses.
 
-tritonclient's HTTP and gRPC modules have the same classes, so a client is written once for both.
+tritonclient's HTTP and gRPC modules have the same classes, so the same client code works with both.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def as_input(module, name, array, datatype):
 
 
 def stream(module, url, model, inputs):
-    """Yields the responses of a decoupled model as they come, each a dictionary of arrays or, over HTTP, of values.
+    """Yields the responses of a decoupled model as they arrive. Each is a dictionary of arrays or, over HTTP, of values.
 
     inputs: {name: (array, datatype)}
     """
@@ -36,7 +36,7 @@ def stream(module, url, model, inputs):
 
 
 def _events(_, url, model, inputs):
-    """POST .../generate_stream answers with server-sent events: a line "data: {json}", and an empty one."""
+    """POST .../generate_stream responds with server-sent events: a line "data: {json}", then an empty line."""
     connection = http.client.HTTPConnection(url)
     body = {name: array.tolist() for name, (array, _) in inputs.items()}
     connection.request("POST", f"/v2/models/{model}/generate_stream", json.dumps(body))
@@ -50,7 +50,7 @@ def _events(_, url, model, inputs):
 
 
 def _messages(module, url, model, inputs):
-    """A ModelStreamInfer call. The empty final response says when the model is done."""
+    """Makes a ModelStreamInfer call. The empty final response marks its end."""
     answers = queue.SimpleQueue()
     with module.InferenceServerClient(url) as client:
         client.start_stream(lambda result, error: answers.put((result, error)))

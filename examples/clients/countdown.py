@@ -9,7 +9,7 @@ module, url = parse_arguments(__doc__)
 
 
 def count(number):
-    # A client of its own for each thread: one client sends one request after the other.
+    # One client per thread: a client sends one request after the other.
     client = module.InferenceServerClient(url)
     result = client.infer("countdown", [as_input(module, "FROM", np.array([[number]], dtype=np.int32), "INT32")])
     return number, result.as_numpy("RUNS")[0, 0], result.as_numpy("COMPANY")[0, 0]

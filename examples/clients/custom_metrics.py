@@ -1,4 +1,4 @@
-"""Has words counted; afterwards `curl -s localhost:8002/metrics | grep words_total` shows how many there were."""
+"""Sends texts to custom_metrics, which counts their words; `curl -s localhost:8002/metrics | grep words_total` shows the count."""
 
 import numpy as np
 from connection import as_input, parse_arguments

@@ -1,4 +1,4 @@
-"""Draws digits, sends them to the ensemble digits as PNG files, and prints what it reads."""
+"""Draws digits, sends them to the ensemble digits as PNG files, and prints its results."""
 
 import struct
 import zlib
@@ -19,7 +19,7 @@ DRAWINGS = """
 
 
 def png(grey):
-    """The bytes of a PNG file of an array of grey values."""
+    """Returns a PNG file of an array of grey values."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -31,7 +31,7 @@ def png(grey):
 
 
 def drawings():
-    """Four arrays, one for each column of the text; dark on light, three pixels for each character."""
+    """Returns four arrays, one for each column of the text: dark on light, three pixels per character."""
     lines = [line.split() for line in DRAWINGS.strip().splitlines()]
     for column in zip(*lines, strict=True):
         ink = np.array([[char == "#" for char in line] for line in column])

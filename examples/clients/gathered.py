@@ -1,4 +1,4 @@
-"""Sends numbers to gathered, which calls add_sub for all of them at once, and prints what comes back."""
+"""Sends numbers to gathered, which calls add_sub for all of them at once, and prints the results."""
 
 import numpy as np
 from connection import as_input, parse_arguments

@@ -9,7 +9,7 @@ module, url = parse_arguments(__doc__)
 
 
 def ask(number):
-    # A client of its own for each thread: one client sends one request after the other.
+    # One client per thread: a client sends one request after the other.
     client = module.InferenceServerClient(url)
     who = np.array([f"request {number}".encode()], dtype=np.object_)
     return client.infer("instance_kind", [as_input(module, "WHO", who, "BYTES")]).as_numpy("ANSWER")[0].decode()

@@ -1,4 +1,4 @@
-"""Has repeat send a text back five times, and prints each response as it comes."""
+"""Asks repeat to send a text back five times, and prints each response as it arrives."""
 
 import numpy as np
 from connection import parse_arguments, stream

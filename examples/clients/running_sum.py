@@ -8,7 +8,7 @@ from connection import as_input, parse_arguments
 module, url = parse_arguments(__doc__)
 client = module.InferenceServerClient(url)
 
-# An id is a number or a text, and nobody else's at the same time.
+# An id is a number or a text; no other client may use it at the same time.
 up, down = f"up-{os.getpid()}", f"down-{os.getpid()}"
 values = [1, 2, 3, 4]
 for i, value in enumerate(values):

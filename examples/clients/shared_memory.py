@@ -1,4 +1,4 @@
-"""Passes two vectors to add_sub, and takes their sum, through shared memory in the place of messages."""
+"""Passes two vectors to add_sub and reads their sum through shared memory instead of messages."""
 
 import os
 
@@ -12,7 +12,8 @@ a = np.array([1, 2, 3, 4], dtype=np.float32)
 b = np.array([10, 20, 30, 40], dtype=np.float32)
 size = a.nbytes
 
-# One region holds both inputs and, behind them, the output. Its name is the whole machine's, so each client takes another.
+# One region holds both inputs, followed by the output. Its name must be unique on the machine, so each client uses
+# another one.
 name = f"/braid_example_{os.getpid()}"
 region = shm.create_shared_memory_region("example", name, 3 * size)
 try:

@@ -1,19 +1,18 @@
-// Detection splitter: cuts what a detector has found out of the image, one piece for each detection. With
-// "demultiply_count": -1 the nodes behind it run once for each piece; when nothing was found, the pipeline
-// ends without results.
+// Detection splitter: crops each detection of a detector from the image. With "demultiply_count": -1, the
+// nodes behind it run once per crop. Without detections, the pipeline ends without results.
 //
 // Inputs   image        FP32 [1, H, W, C]     C is 1 or 3
-//          detections   FP32 [1, 1, N, 7]     image, label, confidence, and left, top, right, bottom as parts
-//          of the image's size;
-//                                             a negative image number ends the list
+//          detections   FP32 [1, 1, N, 7]     image, label, confidence, and left, top, right, bottom as
+//                                             parts of the image's size; a negative image number ends
+//                                             the list
 // Outputs  crops        FP32 [n, 1, h, w, C]
-//          boxes        FP32 [n, 1, 4]        left, top, right, bottom as they came
+//          boxes        FP32 [n, 1, 4]        left, top, right, bottom, unchanged
 //          confidences  FP32 [n, 1, 1]
 //          labels       I32  [n, 1, 1]
-// Params   crop_width, crop_height   w and h; needed
-//          confidence_threshold      detections below it are left out; 0.5
-//          label                     detections of other labels are left out; all are taken when not given
-//          max_detections            the first so many are taken; all when not given
+// Params   crop_width, crop_height   w and h; required
+//          confidence_threshold      detections below it are left out; default 0.5
+//          label                     detections of other labels are left out; default: all are used
+//          max_detections            the maximum number of detections; default: all
 #include <opencv2/imgproc.hpp>
 
 #include "node.h"
@@ -39,7 +38,7 @@ struct Settings {
   }
 };
 
-// A detection as it stands in the input.
+// A detection as stored in the input.
 struct Detection {
   float image;
   float label;
@@ -48,10 +47,10 @@ struct Detection {
 };
 static_assert(sizeof(Detection) == 7 * sizeof(float), "rows of seven numbers");
 
-// Its place in an image; empty when it lies outside, or is none.
+// Returns its rectangle in an image; empty if it is outside, or not valid.
 cv::Rect PlaceOf(const Detection& detection, const cv::Mat& image) {
   const auto pixel = [](float part, int size) {
-    // Also of what is no number.
+    // The comparison is false for NaN, too.
     return part > 0 ? static_cast<int>(std::min(part, 1.0F) * static_cast<float>(size) + 0.5F) : 0;
   };
   const cv::Point first(pixel(detection.box[0], image.cols), pixel(detection.box[1], image.rows));
@@ -106,7 +105,7 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
     auto* confidences = made.Add<float>(2, "confidences", FP32, {count, 1, 1});
     auto* labels = made.Add<int32_t>(3, "labels", I32, {count, 1, 1});
     for (const Detection& detection : chosen) {
-      // OpenCV writes right into the output.
+      // OpenCV writes directly into the output.
       cv::Mat crop(settings.height, settings.width, type, crops);
       cv::resize(image(PlaceOf(detection, image)), crop, crop.size());
       crops += height * width * channels;

@@ -1,14 +1,14 @@
-// Image transform: makes of any image what a model wants: cropped, resized, normalised, its colours and
-// dimensions in order.
+// Image transform: converts any image to a model's input: crops, resizes and normalises it, and reorders
+// colours and dimensions.
 //
 // Inputs   image          FP32 [1, H, W, C]  C is 1 or 3
 // Outputs  image          FP32 [1, h, w, C], or [1, C, h, w]
-// Params   target_width, target_height  w and h; as many as there are when not given
-//          center_crop    "true": the largest part of the image's middle that has the target's proportions is
-//          taken, so that
-//                         nothing is distorted; "false" (the default): all of it
-//          mean, scale    (value - mean) / scale, each one number or one for each channel, with commas
-//          between them swap_colors    "true": BGR becomes RGB, and RGB becomes BGR; before mean and scale
+// Params   target_width, target_height  w and h; default: the image's own
+//          center_crop    "true": crops the largest central part with the target's proportions, so that
+//                         nothing is distorted; "false" (the default): uses the whole image
+//          mean, scale    (value - mean) / scale; each is one number or one per channel, separated by
+//                         commas
+//          swap_colors    "true": BGR becomes RGB, and RGB becomes BGR; before mean and scale
 //          layout         of the output: "NHWC" (the default) or "NCHW"
 #include <opencv2/imgproc.hpp>
 
@@ -54,7 +54,7 @@ struct Settings {
   }
 };
 
-// The part of an image that has the proportions of the target.
+// Returns the central part of an image that has the target's proportions.
 cv::Rect MiddleOf(const cv::Mat& image, const Settings& settings) {
   const double factor = std::min(static_cast<double>(image.cols) / settings.width,
                                  static_cast<double>(image.rows) / settings.height);
@@ -63,7 +63,7 @@ cv::Rect MiddleOf(const cv::Mat& image, const Settings& settings) {
   return {(image.cols - width) / 2, (image.rows - height) / 2, width, height};
 }
 
-// What stands for a channel: its own number, or the one for all.
+// Returns the channel's own number, or the one for all channels.
 float ForChannel(const std::vector<double>& numbers, int channel, int channels, float otherwise) {
   if (numbers.empty()) return otherwise;
   if (numbers.size() == 1) return static_cast<float>(numbers[0]);
@@ -78,7 +78,7 @@ void Transform(const CustomNodeTensor& input, const Settings& settings, node::Ou
   if (input.dims[1] == 0 || input.dims[2] == 0 || (channels != 1 && channels != 3)) {
     throw std::invalid_argument("input 'image' is no image of one channel or three");
   }
-  // A view: the input is not changed, and not copied.
+  // A view: the input is neither changed nor copied.
   cv::Mat image(static_cast<int>(input.dims[1]), static_cast<int>(input.dims[2]), CV_32FC(channels),
                 input.data);
   if (settings.center_crop) image = image(MiddleOf(image, settings));

@@ -1,11 +1,10 @@
-// Max selector: chooses the best of several candidates, as a rule the results of parallel branches.
+// Max selector: chooses the best of several candidates, usually the results of parallel branches.
 //
 // Inputs   candidates  FP32 [K, 1, C]  K candidates of C values each, gathered by `gather_from_node`
-// Outputs  selected    FP32 [1, C]     the values of the chosen one
-//          index       I64  [1, 1]     which one it is
-// Params   choose_by   what of a candidate's values is compared: "maximum" (the default), "minimum" or
-// "average"; the candidate
-//                      where that is the largest is chosen, of equal ones the first
+// Outputs  selected    FP32 [1, C]     the values of the chosen candidate
+//          index       I64  [1, 1]     its index
+// Params   choose_by   the compared value of a candidate: "maximum" (the default), "minimum" or
+//                      "average"; the largest one wins, and the first of equal ones
 #include <algorithm>
 #include <numeric>
 
@@ -37,7 +36,7 @@ float Rate(Criterion criterion, const float* begin, const float* end) {
 
 }  // namespace
 
-// The node's manager is its criterion, so that params are read, and refused, when the pipeline is loaded.
+// The node's manager is its criterion, so that bad params are refused when the pipeline is loaded.
 int initialize(void** manager, const CustomNodeParam* params, int params_count) {
   return node::Guarded("max_selector",
                        [&] { *manager = new Criterion(ReadCriterion(node::Params(params, params_count))); });

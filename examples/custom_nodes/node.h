@@ -1,5 +1,5 @@
-// What the example nodes in C++ share: parameters, inputs by name, outputs whose memory is given back when
-// something fails, and a border that no exception crosses.
+// Common code of the example nodes in C++: parameters, inputs by name, and outputs whose memory is freed
+// after an error. No exception leaves the functions of the interface.
 #pragma once
 
 #include <cstdio>
@@ -31,7 +31,7 @@ class Params {
     const std::string text = Text(key, "");
     return text.empty() ? otherwise : ToNumber(key, text);
   }
-  // Numbers with commas between them.
+  // Returns numbers separated by commas.
   std::vector<double> Numbers(const std::string& key) const {
     std::vector<double> numbers;
     std::string rest = Text(key, "");
@@ -62,7 +62,7 @@ class Params {
   const int count_;
 };
 
-// The input of this name, which is to be of these dimensions; 0 is any size.
+// Returns the input of this name, and checks its dimensions; 0 means any size.
 inline const CustomNodeTensor& Input(const CustomNodeTensor* inputs, int count, const std::string& name,
                                      CustomNodeTensorPrecision precision, const std::vector<uint64_t>& dims) {
   for (int i = 0; i < count; ++i) {
@@ -76,7 +76,7 @@ inline const CustomNodeTensor& Input(const CustomNodeTensor* inputs, int count, 
   throw std::invalid_argument("input '" + name + "' is missing");
 }
 
-// Memory that the server gives back through release(), which calls free().
+// Memory that the server frees through release(), which calls free().
 template <class T>
 T* Allocate(size_t count) {
   void* memory = std::calloc(count + 1, sizeof(T));
@@ -84,7 +84,7 @@ T* Allocate(size_t count) {
   return static_cast<T*>(memory);
 }
 
-// An array of tensors or of descriptions on its way to the server; freed when it does not get there.
+// An array of tensors or descriptions for the server; freed unless it is handed over.
 template <class Item>
 class Array {
  public:
@@ -100,7 +100,7 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  // Names an item, which lives for as long as the program, and gives it its dimensions.
+  // Sets an item's name, which must live as long as the program, and its dimensions.
   Item& Set(int index, const char* name, CustomNodeTensorPrecision precision,
             const std::vector<uint64_t>& dims) {
     Item& item = items_[index];
@@ -128,7 +128,7 @@ class Outputs : public Array<CustomNodeTensor> {
  public:
   using Array::Array;
 
-  // An output of zeros; returns where its values go.
+  // An output of zeros; returns the place for its values.
   template <class Number>
   Number* Add(int index, const char* name, CustomNodeTensorPrecision precision,
               const std::vector<uint64_t>& dims) {
@@ -142,7 +142,8 @@ class Outputs : public Array<CustomNodeTensor> {
   }
 };
 
-// Runs the body of a function of the interface: 0, or 1 when it throws, with the reason on standard error.
+// Runs the body of a function of the interface. Returns 0, or 1 if it throws, and prints the reason to
+// standard error.
 template <class Body>
 int Guarded(const char* node, Body&& body) {
   try {

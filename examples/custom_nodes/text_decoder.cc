@@ -1,10 +1,10 @@
-// Text decoder: what a network chose at each step of a line -> text, as networks are read that were trained by CTC: a choice that stands
-// several times in a row counts once, and index 0 is no character.
+// Text decoder: converts a network's choice at each step of a line to text, for networks trained with CTC.
+// Repeated choices count once, and index 0 means no character.
 //
 // Inputs   characters  I32 [1, T]
-// Outputs  text        U8 [1, size]  UTF-8, with zeros behind it; a longer text is cut between two characters
-// Params   characters  the path of a file with a character on each line, the first one for index 0; needed
-//          size        256
+// Outputs  text        U8 [1, size]  UTF-8, padded with zeros; a longer text is cut between two characters
+// Params   characters  the path of a file with one character per line, beginning with index 0; required
+//          size        default 256
 #include <fstream>
 
 #include "node.h"

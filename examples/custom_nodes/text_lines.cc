@@ -1,16 +1,18 @@
-// Text lines: cuts the lines of text out of a page, by the map of a network that finds text (that of DBNet and of PaddleOCR). With
-// "demultiply_count": -1 the nodes behind it run once for each line; a page without text ends the pipeline without results.
+// Text lines: crops the lines of text from a page, by the map of a text detection network (DBNet or
+// PaddleOCR). With "demultiply_count": -1, the nodes behind it run once per line. A page without text ends
+// the pipeline without results.
 //
 // Inputs   page   FP32 [1, H, W, 3]
-//          map    FP32 [1, 1, H, W]         how sure each pixel is text, from 0 to 1
-// Outputs  lines  FP32 [n, 1, h, w, 3]      w is that of the longest line, the others are padded; from top to
+//          map    FP32 [1, 1, H, W]         the probability of text at each pixel, from 0 to 1
+// Outputs  lines  FP32 [n, 1, h, w, 3]      the longest line sets w, others are padded; sorted from top to
 //                                           bottom, and in a row from left to right
 //          boxes  FP32 [n, 1, 4]            left, top, right, bottom in pixels of the page
-// Params   height     h; 48
-//          sure       a pixel that is surer is text; 0.3
-//          mean_sure  how sure all pixels of a line are to be; 0.5
-//          growth     the map shows the core of a line: its box grows by this times its area over its girth; 1.6
-//          padding    what the end of a shorter line is filled with; 127.5
+// Params   height     h; default 48
+//          sure       a pixel with a higher probability is text; default 0.3
+//          mean_sure  the least mean probability of a line's pixels; default 0.5
+//          growth     the map shows the core of a line: its box grows by this times its area divided by
+//                     its perimeter; default 1.6
+//          padding    the value that fills the end of shorter lines; default 127.5
 #include <algorithm>
 #include <opencv2/imgproc.hpp>
 
@@ -44,7 +46,7 @@ cv::Rect Grown(const cv::Rect& box, double growth, const cv::Size& page) {
          cv::Rect(cv::Point(), page);
 }
 
-// Into rows: what begins above the middle of a row's first box belongs to it.
+// Sorts into rows: a box belongs to a row if it begins above the middle of the row's first box.
 void Sort(std::vector<cv::Rect>& boxes) {
   std::sort(boxes.begin(), boxes.end(),
             [](const cv::Rect& a, const cv::Rect& b) { return std::pair(a.y, a.x) < std::pair(b.y, b.x); });
@@ -68,7 +70,7 @@ std::vector<cv::Rect> Find(const cv::Mat& map, const Settings& settings) {
     for (int x = 0; x < map.cols; ++x) sums[static_cast<size_t>(places.at<int>(y, x))] += map.at<float>(y, x);
   }
   std::vector<cv::Rect> boxes;
-  for (int i = 1; i < count; ++i) {  // 0 is what is no text
+  for (int i = 1; i < count; ++i) {  // component 0 is the background
     const int* stat = stats.ptr<int>(i);
     const cv::Rect box(stat[cv::CC_STAT_LEFT], stat[cv::CC_STAT_TOP], stat[cv::CC_STAT_WIDTH],
                        stat[cv::CC_STAT_HEIGHT]);
@@ -119,7 +121,7 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
     for (const cv::Rect& box : boxes) {
       cv::Mat line(settings.height, longest, CV_32FC3, pixels);
       line.setTo(cv::Scalar::all(settings.padding));
-      // OpenCV writes right into the output.
+      // OpenCV writes directly into the output.
       cv::Mat written = line.colRange(0, width_of(box));
       cv::resize(page(box), written, written.size(), 0, 0, cv::INTER_LINEAR);
       pixels += static_cast<size_t>(settings.height) * static_cast<size_t>(longest) * 3;

@@ -1,8 +1,9 @@
-// Text page: makes of any picture what a network that finds text takes: not too large, its sides multiples of 32.
+// Text page: converts any picture to the input of a text detection network: limited in size, with sides that
+// are multiples of 32.
 //
 // Inputs   image    FP32 [1, H, W, 3]  BGR from 0 to 255
-// Outputs  page     FP32 [1, h, w, 3]  the image, padded at its right and at its bottom
-// Params   longest  pixels that the longer side may have; larger images are scaled down; 1280
+// Outputs  page     FP32 [1, h, w, 3]  the image, padded on its right and bottom
+// Params   longest  the longer side in pixels; larger images are scaled down; default 1280
 #include <algorithm>
 #include <opencv2/imgproc.hpp>
 
@@ -56,7 +57,7 @@ int execute(const CustomNodeTensor* inputs, int inputs_count, CustomNodeTensor**
     node::Outputs made(1);
     auto* pixels =
         made.Add<float>(0, "page", FP32, {1, static_cast<uint64_t>(height), static_cast<uint64_t>(width), 3});
-    // OpenCV writes right into the output.
+    // OpenCV writes directly into the output.
     cv::Mat page(height, width, CV_32FC3, pixels);
     cv::copyMakeBorder(image, page, 0, height - image.rows, 0, width - image.cols, cv::BORDER_REPLICATE);
     made.Give(outputs, outputs_count);

@@ -1,8 +1,8 @@
-"""Two servers and a Redis on free ports: a sequence begins at one, which is killed, and goes on at the other.
+"""Runs two servers and a Redis on free ports. A sequence begins at one server, which is killed, and goes on at the other.
 
     take_over.py [running_mean | running_median]
 
-Of the first model the server keeps what a sequence has, the second one keeps it itself.
+For running_mean the server keeps the state of a sequence; running_median keeps it itself.
 """
 
 import json

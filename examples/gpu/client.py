@@ -1,4 +1,4 @@
-"""Asks front, which has its work done by another model on the device; then join, by memory of this client's own on the device."""
+"""Calls front, which calls another model on the device. Then calls join, with inputs in this client's own device memory."""
 
 import base64
 import pathlib
@@ -17,8 +17,8 @@ values = np.array([1, 2, 3], dtype=np.float32)
 result = client.infer("front", [as_input(module, "VALUES", values, "FP32")])
 print(f"twice {values} is {result.as_numpy('TWICE')}, on the device: {result.as_numpy('ANSWER_ON_DEVICE')[0]}")
 
-# One piece of memory holds both inputs and, behind them, the output. tritonclient.utils.cuda_shared_memory makes such
-# regions too, where the package cuda-python is there.
+# One allocation holds both inputs, followed by the output. tritonclient.utils.cuda_shared_memory can make such
+# regions, too, if the package cuda-python is installed.
 region = device.Vector.joined([device.Vector.of(values), device.Vector.of(10 * values), device.Vector(6)])
 device.call("cuCtxSynchronize")
 client.register_cuda_shared_memory("example", base64.b64encode(region.handle()), 0, 4 * region.count)

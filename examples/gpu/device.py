@@ -1,4 +1,4 @@
-"""Vectors of FP32 on a GPU, by the driver's own functions: what PyTorch, CuPy or JAX bring, as far as these examples need it."""
+"""FP32 vectors on a GPU, through the driver's functions: a minimal replacement for PyTorch, CuPy or JAX in these examples."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ _contexts = {}
 
 
 class _DlpackTensor(ctypes.Structure):
-    """The beginning of what a DLPack capsule points to."""
+    """The first fields of the structure in a DLPack capsule."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -37,7 +37,7 @@ def call(name, *arguments):
 
 
 def use(gpu):
-    """Makes the device that of this thread."""
+    """Makes the device current on this thread."""
     if gpu not in _contexts:
         call("cuInit", 0)
         context = ctypes.c_void_p()
@@ -47,9 +47,9 @@ def use(gpu):
 
 
 class Vector:
-    """Memory for `count` numbers, as long as the object lives.
+    """Memory for `count` numbers, freed with the object.
 
-    pb_utils.Tensor.from_dlpack() takes it by its __cuda_array_interface__, whose stream 1, the default one, has the work.
+    pb_utils.Tensor.from_dlpack() reads its __cuda_array_interface__, which names stream 1, the default stream.
     """
 
     def __init__(self, count, gpu=0):
@@ -76,7 +76,7 @@ class Vector:
 
     @classmethod
     def of(cls, array, gpu=0):
-        """One with the numbers of a numpy array."""
+        """Makes a vector with the numbers of a numpy array."""
         vector = cls(array.size, gpu)
         array = np.ascontiguousarray(array, np.float32)
         call("cuMemcpyHtoD_v2", vector._address, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes))
@@ -84,7 +84,7 @@ class Vector:
 
     @classmethod
     def joined(cls, parts):
-        """One with the numbers of tensors on a device, or of vectors, one behind the other; copied within the device."""
+        """Makes a vector that concatenates tensors on a device, or vectors; copied within the device."""
         places = [(part.address, part.count, part.gpu) if isinstance(part, Vector) else look(part) for part in parts]
         vector = cls(sum(count for _, count, _ in places), places[0][2])
         at = vector.address
@@ -95,7 +95,7 @@ class Vector:
         return vector
 
     def numpy(self, first=0):
-        """A copy of the numbers from `first` on."""
+        """Returns a copy of the numbers from `first` on."""
         use(self.gpu)
         array = np.empty(self.count - first, np.float32)
         at = ctypes.c_uint64(self.address + 4 * first)
@@ -103,14 +103,14 @@ class Vector:
         return array
 
     def handle(self):
-        """The 64 bytes that name the memory to other processes."""
+        """Returns the 64 bytes that identify the memory for other processes."""
         handle = (ctypes.c_char * 64)()
         call("cuIpcGetMemHandle", handle, self._address)
         return bytes(handle)
 
 
 def look(tensor):
-    """Where a tensor of Braid's lies on a device: (address, numbers, device)."""
+    """Returns the place of one of Braid's tensors on a device: (address, count, device)."""
     capsule = tensor.to_dlpack()
     found = _DlpackTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     count = 1

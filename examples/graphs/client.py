@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks the example graphs, by single requests (gRPC, REST) and over streams (gRPC).
+"""Calls the example graphs, by single requests (gRPC, REST) and over streams (gRPC).
 
 client.py [GRAPH ...] [--grpc localhost:9000] [--rest localhost:8000]
 """
@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 60
 
 
 def inputs_of(module, tensors):
-    """InferInputs of numpy arrays, by name; strings as arrays of objects."""
+    """Makes InferInputs from numpy arrays by name; strings are arrays of objects."""
     inputs = []
     for name, array in tensors.items():
         datatype = "BYTES" if array.dtype == np.object_ else None
@@ -35,13 +35,13 @@ def text(string):
 
 
 def plain(result, name):
-    """An output as an array; text that a handler gave as bytes, as a string."""
+    """Returns an output as an array, or as a string if a handler returned text as bytes."""
     array = result.as_numpy(name)
     return array.tobytes().decode() if array.dtype == np.uint8 else array
 
 
 class Stream:
-    """A stream to one graph: one run of it, with all that its nodes keep for that."""
+    """A stream to one graph, which is one run of the graph with its own node state."""
 
     def __init__(self, address, graph):
         self.client = grpcclient.InferenceServerClient(address)
@@ -54,7 +54,7 @@ class Stream:
         self.client.async_stream_infer(self.graph, inputs_of(grpcclient, tensors), parameters=parameters)
 
     def receive(self):
-        """The next packet: (name of its stream, value, timestamp)."""
+        """Returns the next packet: (name of its stream, value, timestamp)."""
         result, error = self.answers.get(timeout=TIMEOUT_SECONDS)
         if error is not None:
             raise error
@@ -63,7 +63,7 @@ class Stream:
         return name, plain(result, name), response.parameters["OVMS_MP_TIMESTAMP"].int64_param
 
     def finish(self):
-        """Says that nothing more will be sent, waits for the end, and returns the packets that were still on their way."""
+        """Closes the sending side, waits for the end, and returns the remaining packets."""
         self.client.stop_stream()
         self.client.close()
         packets = []
@@ -119,7 +119,7 @@ def generate(arguments):
 
 
 def counter(arguments):
-    """Two streams that know nothing of each other."""
+    """Two independent streams."""
     with Stream(arguments.grpc, "counter") as first, Stream(arguments.grpc, "counter") as second:
         for value in (1, 2, 3):
             first.send({"number": np.array([value], np.int64)})
@@ -151,7 +151,7 @@ def match(arguments):
     yield "gRPC", infer_grpc(arguments, "match", tensors, "similarity")
     yield "REST", infer_rest(arguments, "match", tensors, "similarity")
     with Stream(arguments.grpc, "match") as stream:
-        # The graph waits for both inputs of a time, however they come.
+        # The graph waits for both inputs of a timestamp, in any order.
         stream.send({"image": image}, timestamp=5)
         stream.send({"texts": texts}, timestamp=5)
         yield "stream", stream.receive()

@@ -52,7 +52,7 @@ def text_encoder(space):
 
 
 def write(folder):
-    """All models, as version 1, into `folder`."""
+    """Writes all models, as version 1, to `folder`."""
     random = np.random.default_rng(2026).standard_normal((EMBEDDING, EMBEDDING))
     space = np.linalg.qr(random)[0][:3].astype(np.float32)  # three directions at right angles
     for each in [colors(), image_encoder(space), text_encoder(space)]:

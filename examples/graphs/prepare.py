@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lays out the example graphs in a folder, ready to be served: graphs with their handlers, models, config.json.
+"""Writes the example graphs to a folder, ready to be served: graphs with their handlers, models, config.json.
 
 prepare.py FOLDER
 braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000

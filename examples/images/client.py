@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks the ensembles `colour_opencv` and `colour_pillow` which colour a picture has in its middle.
+"""Asks the ensembles `colour_opencv` and `colour_pillow` for the colour in the middle of a picture.
 
 client.py [--url HOST:PORT] [--picture FILE]
 """

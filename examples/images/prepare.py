@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Lays out a model repository: two ways to make a network's input of an image file, a network, and an ensemble for each way.
+"""Makes a model repository: a network, two models that convert an image file to its input, and an ensemble for each.
 
 prepare.py FOLDER
 braid serve FOLDER
 
-The network tells the colour that an image has in its middle. It is written here, with OpenVINO's Python API; what it
-takes is what networks trained on ImageNet take.
+The network finds the colour in the middle of an image. This script builds it with OpenVINO's Python API. Its input has the
+format of networks trained on ImageNet.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import openvino.opset13 as op
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIDE = 224
-# What networks trained on ImageNet expect of each channel.
+# The mean and the standard deviation of each channel, as in networks trained on ImageNet.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 COLOURS = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "white": (1, 1, 1), "black": (0, 0, 0)}

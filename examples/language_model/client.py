@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has the model `writer` write a text on, and prints each token when it comes.
+"""Asks the model `writer` to continue a text, and prints each token as it arrives.
 
 client.py [--api grpc|rest] [--grpc HOST:PORT] [--rest HOST:PORT] [--temperature T] [--seed N] [PROMPT]
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def tokens_grpc(address, inputs):
-    """By ModelStreamInfer, with Triton's client."""
+    """Uses ModelStreamInfer, with Triton's client."""
     import tritonclient.grpc
 
     answers = queue.SimpleQueue()
@@ -38,7 +38,7 @@ def tokens_grpc(address, inputs):
 
 
 def tokens_rest(address, inputs):
-    """By generate_stream, whose answer is a line "data: {json}" for each token."""
+    """Uses generate_stream, whose response has a line "data: {json}" for each token."""
     connection = http.client.HTTPConnection(address, timeout=60)
     body = json.dumps({name: value for name, (value, _) in inputs.items()})
     connection.request("POST", "/v2/models/writer/generate_stream", body)

@@ -4,9 +4,9 @@
 prepare.py FOLDER [--corpus FILE]
 braid serve FOLDER
 
-The network guesses the next word from the three before it: each of them is looked up as a vector, the vectors go
-through one hidden layer, and a softmax over the vocabulary gives the probability of each word. Seeded: the same
-weights on every machine of one kind.
+The network predicts the next word from the three before it. Each of them becomes a vector, and the vectors go through one
+hidden layer. A softmax over the vocabulary gives the probability of each word. Seeded, so that the weights are the same on
+every machine of one kind.
 """
 
 import argparse
@@ -20,12 +20,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 CORPUS = HERE.parent / "graphs" / "generate" / "corpus.txt"
 CONTEXT, VECTOR, HIDDEN = 3, 24, 64
 ROUNDS = 100
-# A word with the blank before it, or a mark: texts are their tokens put together.
+# A word with the space before it, or a punctuation mark. A text is the concatenation of its tokens.
 TOKEN = re.compile(r" ?\w+|[^\w\s]")
 
 
 def gradients(weights, contexts, targets):
-    """The loss over some examples, and how it changes with each weight."""
+    """Returns the loss over some examples, and its gradient for each weight."""
     vectors = weights["vectors"][contexts].reshape(len(contexts), -1)
     hidden = np.tanh(vectors @ weights["in"] + weights["in_bias"])
     scores = hidden @ weights["out"] + weights["out_bias"]
@@ -50,7 +50,7 @@ def gradients(weights, contexts, targets):
 
 
 def train(text):
-    """(tokens of the vocabulary, weights, loss of the last round). Token 0 stands before every text."""
+    """Returns (tokens of the vocabulary, weights, loss of the last round). Token 0 precedes every text."""
     found = TOKEN.findall(" " + " ".join(text.split()))
     vocabulary = ["", *sorted(set(found))]
     ids = {token: index for index, token in enumerate(vocabulary)}

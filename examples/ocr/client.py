@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has a picture read three times: by a pipeline, by a graph, and by a Python model that calls the networks.
+"""Sends a picture to three OCR servables: a pipeline, a graph, and a Python model that calls the networks.
 
 client.py [--grpc HOST:PORT] [--picture FILE] [--by pipeline|graph|bls]
 """
@@ -18,7 +18,7 @@ Total: 138.50 EUR"""
 
 
 def example_picture():
-    """A PNG file with some lines of text, two of them beside each other."""
+    """Returns a PNG file with some lines of text, two of them beside each other."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.new("RGB", (900, 340), (250, 248, 240))
@@ -39,7 +39,7 @@ def ask(client, model, name, array, datatype, outputs):
 
 
 def by_pipeline(client, file):
-    """A row of bytes for each line, with zeros behind the text; the server decodes the picture."""
+    """The response has a row of bytes for each line, padded with zeros; the server decodes the picture."""
     texts, boxes = ask(client, "ocr_pipeline", "image", np.array([file], np.object_), "BYTES", ("texts", "boxes"))
     return [row.tobytes().rstrip(b"\0").decode() for row in texts], boxes.reshape(-1, 4)
 

@@ -4,11 +4,11 @@
 prepare.py FOLDER [--nodes build/examples/custom_nodes]
 braid serve --config_path FOLDER/config.json --model-repository FOLDER/bls --port 9000 --rest_port 8000
 
-The models are PaddleOCR's PP-OCRv6, small, as the Python package `rapidocr` brings them (Apache-2.0). Their ONNX files are
-read by OpenVINO, and written as IR with two additions: the normalisation of pixels at their beginning, and, behind the
-recognition, the choice of the likeliest character at each step, so that not every character's probability is sent.
+The models are PaddleOCR's PP-OCRv6, small, from the Python package `rapidocr` (Apache-2.0). OpenVINO reads their ONNX files
+and writes them as IR with two additions. The first is the normalisation of pixels in front. The second, after the
+recognition, chooses the likeliest character at each step, so that the probabilities of all characters are not sent.
 
-text_detection    image [1,h,w,3], BGR from 0 to 255, h and w multiples of 32 -> map [1,1,h,w]: how sure a pixel is text
+text_detection    image [1,h,w,3], BGR from 0 to 255, h and w multiples of 32 -> map [1,1,h,w]: the probability of text
 text_recognition  lines [n,48,w,3] -> characters [n,t]: an index at each step, 0 for none
 """
 
@@ -21,12 +21,12 @@ import openvino as ov
 import openvino.opset13 as op
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Pixels from 0 to 255 become numbers from -1 to 1.
+# Maps pixels from 0..255 to -1..1.
 MEAN = SCALE = 127.5
 
 
 def source(name):
-    """Where a model lies in the installed package, which is not imported: it would want all that it depends on."""
+    """Returns a model's path in the installed package. The package is not imported, because that needs all its dependencies."""
     package = importlib.util.find_spec("rapidocr")
     if package is None:
         raise SystemExit("prepare.py: rapidocr is missing; pip install --no-deps rapidocr")
@@ -34,7 +34,7 @@ def source(name):
 
 
 def read(name, input_name, shape):
-    """A model with the pixels of images, [n,h,w,3], as its input."""
+    """Reads a model, and changes its input to the pixels of images, [n,h,w,3]."""
     model = ov.Core().read_model(source(name))
     steps = ov.preprocess.PrePostProcessor(model)
     steps.input().tensor().set_layout(ov.Layout("NHWC"))
@@ -53,7 +53,7 @@ def detection():
 
 
 def recognition():
-    """(the model, its characters by index)."""
+    """Returns (the model, its characters by index)."""
     model = read("PP-OCRv6_rec_small.onnx", "lines", [-1, 48, -1, 3])
     scores = model.output().get_node().input_value(0)
     likeliest = op.squeeze(op.topk(scores, op.constant(1), 2, "max", "none").output(1), op.constant([2]))
@@ -62,7 +62,7 @@ def recognition():
 
 
 def characters():
-    """Index 0 is none, the last index is a blank; those between are in the ONNX file's metadata."""
+    """Index 0 means no character, the last index is a space; those between are in the ONNX file's metadata."""
     import onnx
 
     file = onnx.load(source("PP-OCRv6_rec_small.onnx"), load_external_data=False)
@@ -81,13 +81,13 @@ def prepare(folder, nodes):
         shutil.copy2(library, folder / "nodes")
     for part in ("graph", "bls"):
         shutil.copytree(HERE / part, folder / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    # What both kinds of Python need stands once in the repository, and beside each of them in what is served.
+    # The graph and the Python model share reading.py; each served folder gets a copy.
     for place in (folder / "graph", folder / "bls" / "ocr_bls" / "1"):
         shutil.copy2(HERE / "reading.py", place)
         (place / "characters.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
     shutil.copy2(folder / "graph" / "characters.txt", folder)
     config = (HERE / "config.json").read_text(encoding="utf-8")
-    # A custom node is given nothing but its params: the path of its file is a whole one.
+    # A custom node gets only its params, so the path of its file must be absolute.
     config = config.replace("characters.txt", str(folder.resolve() / "characters.txt"))
     (folder / "config.json").write_text(config, encoding="utf-8")
 

@@ -1,8 +1,8 @@
 """The steps of reading a picture between the two networks, in numpy and OpenCV; examples/custom_nodes has the same in C++.
 
 page(file)          an image file -> a page [1,h,w,3] for the detection
-find(page, map)     the map that the detection made -> the boxes [n,4] of lines of text, and pictures [n,48,w,3] of them
-decode(...)         what the recognition chose at each step -> texts
+find(page, map)     the detection's map -> the boxes [n,4] of lines of text, and pictures [n,48,w,3] of them
+decode(...)         the recognition's index at each step -> texts
 """
 
 import pathlib
@@ -11,17 +11,17 @@ import cv2
 import numpy as np
 
 LONGEST = 1280  # pixels of a page's longer side; larger pictures are scaled down
-STEP = 32  # the detection wants multiples of it
-HEIGHT = 48  # of a line's picture
-SURE = 0.3  # a pixel that is surer than this is text
-MEAN_SURE = 0.5  # of all pixels of a line
-SMALLEST = 4  # pixels of a line's height and width
-GROWTH = 1.6  # the map shows the core of a line: its box grows by this times its area over its girth
-PADDING = 127.5  # what becomes zero in the network
+STEP = 32  # the detection needs multiples of it
+HEIGHT = 48  # the height of a line's picture
+SURE = 0.3  # a pixel with a higher probability is text
+MEAN_SURE = 0.5  # the least mean probability of a line's pixels
+SMALLEST = 4  # the least height and width of a line, in pixels
+GROWTH = 1.6  # the map shows the core of a line: its box grows by this times its area divided by its perimeter
+PADDING = 127.5  # becomes zero in the network
 
 
 def page(file):
-    """Raises a ValueError when the bytes are no image."""
+    """Makes a page of an image file. Raises a ValueError if the bytes are not an image."""
     image = cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR) if file else None
     if image is None:
         raise ValueError("not an image that OpenCV can decode")
@@ -35,13 +35,13 @@ def page(file):
 
 
 def boxes_of(probabilities):
-    """[n,4]: left, top, right, bottom, in pixels; from top to bottom, and in a row from left to right."""
+    """Returns boxes [n,4]: left, top, right, bottom, in pixels; sorted from top to bottom, and in a row from left to right."""
     text = (probabilities > SURE).astype(np.uint8)
     _, places, stats, _ = cv2.connectedComponentsWithStats(text, connectivity=8)
     found = []
     for index, (left, top, width, height, pixels) in enumerate(stats.tolist()):
         if index == 0 or min(width, height) < SMALLEST:
-            continue  # 0 is what is no text
+            continue  # component 0 is the background
         if probabilities[places == index].sum() / pixels < MEAN_SURE:
             continue
         growth = int(GROWTH * width * height / (2 * (width + height)) + 0.5)
@@ -53,7 +53,7 @@ def boxes_of(probabilities):
                 min(probabilities.shape[0], top + height + growth),
             )
         )
-    # A row is what begins above the middle of its first line.
+    # A box belongs to a row if it begins above the middle of the row's first box.
     rows = []
     for box in sorted(found, key=lambda box: (box[1], box[0])):
         if rows and box[1] < (rows[-1][0][1] + rows[-1][0][3]) / 2:
@@ -64,7 +64,7 @@ def boxes_of(probabilities):
 
 
 def find(page, probabilities):
-    """(boxes [n,4], lines [n,48,w,3]): w is that of the longest line, the others are padded."""
+    """Returns (boxes [n,4], lines [n,48,w,3]). The longest line sets w; the others are padded."""
     boxes = boxes_of(probabilities.reshape(probabilities.shape[-2:]))
     pictures = []
     for left, top, right, bottom in boxes.tolist():
@@ -78,12 +78,12 @@ def find(page, probabilities):
 
 
 def characters(folder):
-    """The characters by index, from the file that prepare.py wrote."""
+    """Returns the characters by index, from the file that prepare.py wrote."""
     return (pathlib.Path(folder) / "characters.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def decode(indices, characters):
-    """[n,t] -> n texts: what is chosen several times in a row counts once, and index 0 is none."""
+    """Converts [n,t] to n texts: repeated indexes count once, and index 0 means no character."""
     texts = []
     for row in indices:
         kept = row[(row != 0) & np.concatenate([[True], row[1:] != row[:-1]])]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sends one picture, as a PNG file, to the pipelines `faces`, `mood` and `reader`, and prints what they found.
+"""Sends one picture, as a PNG file, to the pipelines `faces`, `mood` and `reader`, and prints their results.
 
 client.py [--api kserve-grpc|kserve-rest|tfs-grpc|tfs-rest] [--grpc HOST:PORT] [--rest HOST:PORT] [--picture FILE]
 """
@@ -22,7 +22,7 @@ EMOTIONS = ("calm", "glad", "sad", "angry")
 
 
 def example_picture():
-    """[64,64,3], BGR, uint8: two bright squares with some texture, and a half-bright one, on a dark ground."""
+    """Returns [64,64,3], BGR, uint8: two bright squares with some texture, and a half-bright one, on a dark background."""
     picture = np.full((64, 64, 3), 20, np.uint8)
     texture = np.arange(16 * 16 * 3).reshape(16, 16, 3) % 50
     picture[0:16, 16:32] = 200 + texture
@@ -32,7 +32,7 @@ def example_picture():
 
 
 def png(picture):
-    """The bytes of a PNG file of a BGR picture."""
+    """Returns a PNG file of a BGR picture."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -4,12 +4,13 @@
     make_models.py FOLDER        FOLDER/{detector,ages,emotions,letters}/1/model.xml
 
 detector  image [1,3,64,64] -> detections [1,1,16,7]
-          The brightness of each of 4 x 4 cells as the confidence that something is there; a row is
-          [image, label, confidence, x_min, y_min, x_max, y_max], as detection networks give it, coordinates from 0 to 1.
+          The confidence of a detection is the brightness of one of 4 x 4 cells.
+          A row is [image, label, confidence, x_min, y_min, x_max, y_max], as in detection networks, with coordinates from
+          0 to 1.
 ages      image [1,3,16,16] -> age [1,1]
 emotions  image [1,3,16,16] -> probabilities [1,4]
 letters   image [1,3,16,16] -> scores [4,11]
-          For each quarter of the image, row by row, how much it looks like each of eleven letters.
+          For each quarter of the image, row by row, the similarity to each of eleven letters.
 """
 
 import pathlib
@@ -56,7 +57,7 @@ def detector():
 
 
 def flat(x):
-    """The pixels as one row, from 0 to 1."""
+    """Returns the pixels as one row, from 0 to 1."""
     return op.reshape(op.divide(x, op.constant(np.float32(255))), op.constant([1, 3 * CROP * CROP]), False)
 
 
@@ -83,7 +84,7 @@ def letters(rng):
 
 
 def write(folder):
-    """All models, as version 1, into `folder`."""
+    """Writes all models, as version 1, to `folder`."""
     rng = np.random.default_rng(2026)
     made = [detector(), ages(rng), emotions(rng), letters(rng)]
     for each in made:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lays out the example pipelines in a folder, ready to be served: models, custom node libraries, config.json.
+"""Writes the example pipelines to a folder, ready to be served: models, custom node libraries, config.json.
 
 prepare.py FOLDER [--nodes build/examples/custom_nodes]
 braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a classifier of irises on scikit-learn's own data, and lays it out as a model repository.
+"""Trains a classifier of irises on scikit-learn's own data, and writes it as a model repository.
 
 prepare.py FOLDER
 braid serve FOLDER
@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def train():
-    """The pipeline as one object: what scales the features is trained, saved and served with what classifies them."""
+    """Returns the pipeline as one object: the scaler is trained, saved and served together with the classifier."""
     irises = load_iris()
     pipeline = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     return pipeline.fit(irises.data, irises.target_names[irises.target])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Sends sound to the model `speech`, piece by piece as a microphone gives it, and prints from when to when somebody speaks.
+"""Sends sound to the model `speech`, piece by piece as from a microphone, and prints the times with speech.
 
 client.py [--grpc HOST:PORT] [--sound FILE.wav ...]
 
-Each sound is a sequence; several are sent in turn, as from several microphones. Without files, two sounds are made: one with a
-voice between noise and a tone, one with noise alone.
+Each sound is a sequence; several are sent in turn, as from several microphones. Without files, the client makes two sounds:
+one with a voice between noise and a tone, and one with only noise.
 """
 
 import argparse
@@ -14,15 +14,15 @@ import numpy as np
 import tritonclient.grpc
 
 RATE = 16000
-NEW, BEFORE = 512, 64  # samples of a piece, and of the one before it that go with them
-BEGINS, ENDS = 0.5, 0.2  # the probability at which speech begins, and below which it ends
-# The first three resonances of some vowels, in Hz, and how wide each of them is.
+NEW, BEFORE = 512, 64  # samples of a new piece, and of the previous piece that are sent with it
+BEGINS, ENDS = 0.5, 0.2  # speech begins above the first probability, and ends below the second
+# The first three resonances of some vowels, in Hz, and their widths.
 VOWELS = ((730, 1090, 2440), (270, 2290, 3010), (300, 870, 2240), (530, 1840, 2480), (570, 840, 2410))
 WIDTHS = (80, 100, 140)
 
 
 def resonate(sound, frequency, width):
-    """What a resonance of the mouth makes of a sound."""
+    """Applies one resonance of the mouth to a sound."""
     radius = np.exp(-np.pi * width / RATE)
     first, second = 2 * radius * np.cos(2 * np.pi * frequency / RATE), -radius * radius
     answer = [0.0, 0.0]
@@ -32,7 +32,7 @@ def resonate(sound, frequency, width):
 
 
 def voice(seconds, random):
-    """Vowels, a syllable every 160 ms: pulses of the vocal cords through the resonances of the mouth."""
+    """Makes vowels, a syllable every 160 ms: pulses of the vocal cords through the resonances of the mouth."""
     time = np.arange(int(seconds * RATE)) / RATE
     pitch = 120 + 25 * np.sin(2 * np.pi * 0.7 * time) + 8 * np.sin(2 * np.pi * 5 * time)
     pulses = np.diff(np.floor(np.cumsum(pitch / RATE)), prepend=0) + 0.003 * random.standard_normal(len(time))
@@ -47,7 +47,7 @@ def voice(seconds, random):
 
 
 def example_sounds():
-    """{name: samples}: a voice from 1.0 to 2.5 seconds, and again from 5.0 to 6.5; noise alone."""
+    """Returns {name: samples}: a voice from 1.0 to 2.5 and from 5.0 to 6.5 seconds; and only noise."""
     random = np.random.default_rng(0)
 
     def noise(seconds, loudness):
@@ -67,7 +67,7 @@ def example_sounds():
 
 
 def read(path):
-    """The samples of a WAV file with one channel of 16 bits at 16 kHz."""
+    """Returns the samples of a WAV file with one channel of 16 bits at 16 kHz."""
     with wave.open(path) as file:
         if (file.getnchannels(), file.getsampwidth(), file.getframerate()) != (1, 2, RATE):
             raise SystemExit(f"client: {path}: expected one channel of 16 bits at {RATE} Hz")
@@ -75,13 +75,13 @@ def read(path):
 
 
 def pieces(sound):
-    """The network's inputs, [1,576] each."""
+    """Yields the network's inputs, [1,576] each."""
     padded = np.concatenate([np.zeros(BEFORE, np.float32), sound])
     return [padded[None, at : at + BEFORE + NEW] for at in range(0, len(sound) - NEW + 1, NEW)]
 
 
 def listen(client, sounds):
-    """{name: the probability of speech in each piece}. The sounds are sent in turn."""
+    """Returns {name: the probability of speech in each piece}. The sounds are sent in turn."""
     inputs = {name: pieces(sound) for name, sound in sounds.items()}
     probabilities = {name: [] for name in sounds}
     for step in range(max(map(len, inputs.values()))):
@@ -102,7 +102,7 @@ def listen(client, sounds):
 
 
 def spoken(probabilities):
-    """(from, to) in seconds of each time when somebody speaks."""
+    """Returns (from, to) in seconds of each time with speech."""
     times, begin = [], None
     for step, probability in enumerate(probabilities):
         if begin is None and probability >= BEGINS:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Lays out the speech activity example in a folder, ready to be served.
+"""Writes the speech activity example to a folder, ready to be served.
 
 prepare.py FOLDER
 braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000
 
-The network is Silero VAD (MIT), as the Python package `silero-vad` brings it for OpenVINO: audio [1,576] and a state go in,
-a probability and the next state come out. Here the state becomes a variable of the model, which the server keeps for
-each sequence:
+The network is Silero VAD (MIT), from the Python package `silero-vad` for OpenVINO. It takes audio [1,576] and a state, and
+returns a probability and the next state. Here the state becomes a variable of the model, which the server keeps for each
+sequence:
 
-speech  audio [1,576] at 16 kHz from -1 to 1, the last 64 samples of the piece before and 512 new ones -> speech [1,1]
+speech  audio [1,576] at 16 kHz from -1 to 1, the last 64 samples of the previous piece and 512 new ones -> speech [1,1]
 """
 
 import argparse
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def source():
-    """Where the network lies in the installed package, which is not imported: it would want PyTorch."""
+    """Returns the network's path in the installed package. The package is not imported, because that needs PyTorch."""
     package = importlib.util.find_spec("silero_vad")
     if package is None:
         raise SystemExit("prepare.py: silero-vad is missing; pip install --no-deps silero-vad")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Sends two sequences to a stateful model, turn by turn, and prints what it answers.
+"""Sends two sequences to a stateful model, turn by turn, and prints the responses.
 
 client.py [--api kserve-grpc|kserve-rest|tfs-grpc|tfs-rest] [--grpc HOST:PORT] [--rest HOST:PORT] [--model lstm]
 
-The first request of a sequence carries START, the last one END. Both sequences start without an id: the server gives
-one, and says it in each response.
+The first request of a sequence has START, the last one END. Both sequences start without an id: the server chooses one, and
+returns it in each response.
 """
 
 import argparse
@@ -20,9 +20,9 @@ SHAPES = {"running_sum": (1, 4), "lstm": (1, 1, 8)}
 
 
 class KserveClient:
-    """By tritonclient's arguments sequence_id, sequence_start and sequence_end.
+    """Uses tritonclient's arguments sequence_id, sequence_start and sequence_end.
 
-    It sends them only together with an id, so a sequence that is to be given one is started by an input.
+    They are sent only together with an id. To get an id from the server, the sequence is started by an input.
     """
 
     def __init__(self, module, address):
@@ -57,10 +57,10 @@ def kserve_rest(arguments):
 
 
 class TfsGrpcClient:
-    """By the inputs sequence_id (DT_UINT64) and sequence_control_input (DT_UINT32), each [1] with its value in its field.
+    """Uses the inputs sequence_id (DT_UINT64) and sequence_control_input (DT_UINT32), each [1] with its value in its field.
 
-    ovmsclient writes values to tensor_content, where a server of this API does not look for these two; so the
-    messages that it is made of are used here.
+    ovmsclient writes values to tensor_content, which servers of this API do not read for these two. Therefore this client
+    uses the messages directly.
     """
 
     def __init__(self, arguments):
@@ -97,7 +97,7 @@ class TfsGrpcClient:
 
 
 class TfsRestClient:
-    """By the same two inputs in JSON."""
+    """Uses the same two inputs in JSON."""
 
     def __init__(self, arguments):
         self.address = arguments.rest
@@ -117,13 +117,13 @@ APIS = {"kserve-grpc": kserve_grpc, "kserve-rest": kserve_rest, "tfs-grpc": TfsG
 
 
 def inputs_of(model, sequence, steps):
-    """[steps, ...]: what a sequence sends; the same in each run."""
+    """Returns the inputs of a sequence, [steps, ...]; the same in each run."""
     rng = np.random.default_rng(sequence)
     return rng.integers(-5, 6, (steps, *SHAPES[model])).astype(np.float32)
 
 
 def run(client, model, steps=4):
-    """Two sequences, turn by turn; returns their ids and all that they were answered, one list for each."""
+    """Sends two sequences, turn by turn. Returns their ids and responses, one list for each."""
     ids = [0, 0]
     answers = [[], []]
     for step in range(steps):

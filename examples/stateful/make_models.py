@@ -37,7 +37,7 @@ def running_sum():
 
 
 def lstm_weights():
-    """(W, R, B) of the cell, gates in OpenVINO's order: forget, input, cell, output."""
+    """Returns (W, R, B) of the cell, with gates in OpenVINO's order: forget, input, cell, output."""
     rng = np.random.default_rng(2024)
     shapes = ((4 * HIDDEN, INPUTS), (4 * HIDDEN, HIDDEN), (4 * HIDDEN,))
     return [(rng.standard_normal(shape) / 2).astype(np.float32) for shape in shapes]

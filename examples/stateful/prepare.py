@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lays out the stateful example models in a folder, ready to be served.
+"""Writes the stateful example models to a folder, ready to be served.
 
 prepare.py FOLDER
 braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has texts made into ids of tokens, and the ids into texts again.
+"""Sends texts to be converted to token ids, and the ids to be converted back to texts.
 
 client.py [--url HOST:PORT] [TEXT ...]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a vocabulary on the corpus of this folder's neighbour, and lays out a model repository that uses it.
+"""Trains a vocabulary on the corpus of examples/graphs/generate, and writes a model repository that uses it.
 
 prepare.py FOLDER [--corpus FILE] [--size WORDS]
 braid serve FOLDER
@@ -17,7 +17,7 @@ SPECIAL = ["[PAD]", "[CLS]", "[SEP]"]
 
 
 def train(corpus, size):
-    """Byte pairs, as many language models use them: no text is unknown, and decoding gives back what was encoded."""
+    """Trains byte-pair encoding, as in many language models: no text is unknown, and decoding restores the encoded text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

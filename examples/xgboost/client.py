@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks the model `tumours` for the first and the last tumour of the data, and for the measure that counts most in each.
+"""Sends the first and the last tumour of the data to the model `tumours`, and prints the most important measure of each.
 
 client.py [--url HOST:PORT]
 """

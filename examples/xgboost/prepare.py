@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains boosted trees that tell malignant tumours from benign ones, and lays them out as a model repository.
+"""Trains boosted trees that tell malignant tumours from benign ones, and writes them as a model repository.
 
 prepare.py FOLDER
 braid serve FOLDER
@@ -20,7 +20,7 @@ TREES = 60
 
 
 def train():
-    """The booster; it answers with the probability that a tumour is malignant."""
+    """Returns the booster, which predicts the probability that a tumour is malignant."""
     tumours = load_breast_cancer()
     malignant = tumours.target == list(tumours.target_names).index("malignant")
     data = xgboost.DMatrix(tumours.data, label=malignant, feature_names=list(tumours.feature_names))

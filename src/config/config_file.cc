@@ -21,7 +21,7 @@ Result<std::string> ReadConfigFile(const std::string& path) {
   const auto fail = [&path](const std::string& why) {
     return FaultError(Fault::kFileInvalid, path + ": " + why);
   };
-  // Without O_NONBLOCK a named pipe would hold this up for ever.
+  // O_NONBLOCK: opening a named pipe must not block.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about = {};
   if (file.get() < 0 || ::fstat(file.get(), &about) != 0) {

@@ -1,4 +1,4 @@
-// Files of text that say what is served: config.json, graph.pbtxt.
+// Reads the text files that say which servables are wanted: config.json, graph.pbtxt.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace braid {
 
-// A whole file of at most 16 MiB. Errors: kFileInvalid.
+// Reads a whole file of at most 16 MiB. Errors: kFileInvalid.
 Result<std::string> ReadConfigFile(const std::string& path);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Configuration as users write it: config.pbtxt, its JSON form over the protocols, and config.json.
+// Fuzzes the configuration formats that users write: config.pbtxt, its JSON form, and config.json.
 #include "config/config_json.h"
 #include "config/model_config.h"
 #include "config/ovms_config.h"

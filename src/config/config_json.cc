@@ -23,7 +23,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Far more than the configuration has; bounds both the parser and the reader below.
+// Far deeper than any configuration; limits the parser and the reader below.
 constexpr size_t kMaxDepth = 32;
 
 // ---- writing ----
@@ -37,7 +37,7 @@ std::string EnumName(const FieldDescriptor* field, int number) {
 
 void AppendMessage(const Message& message, std::string& out);
 
-// One value: the field's own when `index` is negative, else an element of the repeated field.
+// Appends one value: the field's own if `index` is negative, else that element of the repeated field.
 void AppendValue(const Message& message, const FieldDescriptor* field, int index, std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   const bool repeated = index >= 0;
@@ -89,7 +89,7 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int index
   }
 }
 
-// Keys of maps are strings or unsigned integers here.
+// All map keys here are strings or unsigned integers.
 void AppendMap(const Message& message, const FieldDescriptor* field, std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   const FieldDescriptor* key = field->message_type()->map_key();
@@ -114,7 +114,7 @@ void AppendMap(const Message& message, const FieldDescriptor* field, std::string
   out += '}';
 }
 
-// The recursion is that of the message's own definition, which does not contain itself.
+// Recursion is bounded, because the message type does not contain itself.
 void AppendMessage(const Message& message, std::string& out) {
   const Descriptor* descriptor = message.GetDescriptor();
   const Reflection& reflection = *message.GetReflection();
@@ -144,7 +144,7 @@ void AppendMessage(const Message& message, std::string& out) {
 
 // ---- reading ----
 
-// Looks at the text before anything is built of it: nesting, and keys that are given twice.
+// Checks the text before a value is built from it: nesting and repeated keys.
 class TextCheck : public JsonEvents {
  public:
   const std::string& error() const { return error_; }
@@ -179,7 +179,7 @@ class TextCheck : public JsonEvents {
   std::string error_;
 };
 
-// Fills messages from JSON values; `path_` is where it is, for errors.
+// Fills messages from JSON values; `path_` is the current place, for errors.
 class Reader {
  public:
   Status ReadMessage(const Json& value, Message& message) {
@@ -203,7 +203,7 @@ class Reader {
   }
 
  private:
-  // Adds a part to the path for as long as it lives.
+  // Adds a part to the path during its lifetime.
   class Place {
    public:
     Place(Reader& reader, const std::string& part) : reader_(reader), length_(reader.path_.size()) {
@@ -260,7 +260,7 @@ class Reader {
     return OkStatus();
   }
 
-  // Sets the field, or adds to it when it is repeated.
+  // Sets the field, or appends to it if it is repeated.
   Status ReadValue(const Json& value, Message& message, const FieldDescriptor* field) {
     const Reflection& reflection = *message.GetReflection();
     const bool repeated = field->is_repeated();
@@ -345,7 +345,7 @@ class Reader {
     return fault == std::errc() && stop == end;
   }
 
-  // A number without a fraction, or its text.
+  // Reads a number without a fraction, or its text.
   template <class Integer>
   static bool ReadInteger(const Json& value, Integer& number) {
     if (value.is_string()) return ParseInteger(value.get_ref<const std::string&>(), number);
@@ -353,7 +353,7 @@ class Reader {
     if (value.is_number_integer()) return Narrow(value.get<int64_t>(), number);
     if (!value.is_number_float()) return false;
     const auto real = value.get<double>();
-    constexpr double kExact = 9007199254740992.0;  // above this, a double may stand for another integer
+    constexpr double kExact = 9007199254740992.0;  // above this, a double may stand for several integers
     return std::trunc(real) == real && std::abs(real) <= kExact && Narrow(static_cast<int64_t>(real), number);
   }
 
@@ -378,7 +378,7 @@ std::string ConfigToJson(const inference::ModelConfig& config) {
 Result<inference::ModelConfig> ConfigFromJson(std::string_view text) {
   TextCheck check;
   if (!ReadJson(text, check)) return InvalidArgumentError(check.error());
-  // The text was looked at above; null on failure instead of an exception.
+  // The text was checked above; the parser returns null on failure and does not throw.
   const Json value = ParseJson(text);
   if (value.is_discarded()) return InvalidArgumentError("the text is not JSON");
   inference::ModelConfig config;

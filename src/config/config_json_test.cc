@@ -23,7 +23,7 @@ TEST(ConfigToJson, PrintsTheFormThatUserCodeSees) {
       "dims: [4] }]");
   ASSERT_TRUE(CompleteNames(config, "db0").ok());
   NormalizeConfig(config);
-  // As args["model_config"] was seen in a model on the server that this one is compatible with.
+  // The args["model_config"] of a model on the reference server.
   EXPECT_EQ(
       ConfigToJson(config),
       R"({"name":"db0","platform":"","backend":"python","runtime":"","version_policy":{"latest":{"num_versions":1}},)"

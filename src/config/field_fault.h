@@ -1,4 +1,4 @@
-// FieldFault: what is wrong with a configuration, and with which of its fields.
+// FieldFault: an error in a configuration, with the field that has it.
 #pragma once
 
 #include <string>
@@ -15,29 +15,29 @@ struct FieldFault {
 
   bool ok() const { return status.ok(); }
 
-  // What users are told; OK where nothing is wrong.
+  // The error for users; OK if there is none.
   Status status;
-  // As the text form has it, with an index where a field may stand several times and the key of an entry of a map:
-  // "instance_group[0].kind", "parameters[EXECUTION_ENV_PATH]". Of a field that is missing, where it would be. Empty
-  // for the configuration as a whole.
+  // The field in the notation of the text form, with an index for repeated fields and a key for map entries:
+  // "instance_group[0].kind", "parameters[EXECUTION_ENV_PATH]". For a missing field, the place where it
+  // belongs. Empty for the configuration as a whole.
   std::string field;
 };
 
-// A fault repeats names of the configuration, which may be as long as its file.
+// Limits a fault's text, because names from the configuration may be as long as its file.
 inline constexpr size_t kMostFaultText = 4096;
 
 inline FieldFault InvalidField(const std::string& text, std::string field) {
   return {InvalidArgumentError(Shortened(text, kMostFaultText)), std::move(field)};
 }
 
-// "input", 2 -> "input[2]".
+// Returns "input[2]" for "input" and 2.
 inline std::string FieldAt(std::string field, int index) {
   return std::move(field) + "[" + std::to_string(index) + "]";
 }
 
 }  // namespace braid
 
-// Returns from the enclosing function when `expression` (a FieldFault) is one.
+// Returns the FieldFault `expression` from the enclosing function unless it is ok().
 #define BRAID_RETURN_IF_FAULT(expression)                                      \
   do {                                                                         \
     if (::braid::FieldFault braid_fault_ = (expression); !braid_fault_.ok()) { \

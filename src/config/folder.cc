@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxPathBytes = 4096;
 constexpr size_t kMaxPathParts = 32;
 
-// "{what} {path}: No such file or directory", as NOT_FOUND when that is the reason.
+// Returns "{what} {path}: No such file or directory", as NOT_FOUND if that is the reason.
 Status OpenError(const std::string& what, const std::string& path, int error_number) {
   Status status = ErrnoError(what + " " + path, error_number);
   if (error_number == ENOENT || error_number == ENOTDIR || error_number == ENAMETOOLONG) {
@@ -38,7 +38,7 @@ Result<Folder> Folder::Open(const std::string& path) {
   return Folder(std::move(absolute), std::move(fd));
 }
 
-// A path of names alone leads out by the operator's links only.
+// A path of plain names can lead out only through the operator's links.
 Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags) const {
   return OpenBeneath(relative_path, flags,
                      RESOLVE_NO_MAGICLINKS | (IsPlainRelativePath(relative_path) ? 0 : RESOLVE_BENEATH));
@@ -51,7 +51,7 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.resolve = resolve;
-  // A rename at the same moment makes the kernel give up with EAGAIN; it asks to be called again.
+  // With a concurrent rename the kernel fails with EAGAIN; retry.
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, fd_.get(), relative_path.c_str(), &how, sizeof(how));
     if (fd >= 0) return UniqueFd(static_cast<int>(fd));
@@ -76,7 +76,7 @@ Result<Folder> Folder::OpenFolder(const std::string& relative_path) const {
 }
 
 Result<std::string> Folder::ReadFile(const std::string& relative_path, size_t max_bytes) const {
-  // Without O_NONBLOCK a pipe would hold the caller up.
+  // O_NONBLOCK: opening a pipe must not block.
   BRAID_ASSIGN_OR_RETURN(UniqueFd fd, OpenBeneath(relative_path, O_RDONLY | O_NONBLOCK));
   const std::string path = path_ + "/" + relative_path;
   struct stat info = {};
@@ -104,7 +104,7 @@ bool Folder::HasFile(const std::string& relative_path) const {
 }
 
 Result<std::vector<Folder::Entry>> Folder::List(size_t max_entries) const {
-  // A descriptor of its own: the position in a directory belongs to the open file, which threads would share.
+  // A second descriptor, because threads would share the first one's read position.
   BRAID_ASSIGN_OR_RETURN(UniqueFd fd, OpenBeneath(".", O_RDONLY | O_DIRECTORY));
   auto close = [](DIR* dir) { ::closedir(dir); };
   std::unique_ptr<DIR, decltype(close)> dir(::fdopendir(fd.get()), close);
@@ -196,7 +196,7 @@ bool IsPlainRelativePath(std::string_view path) {
     if (slash == std::string_view::npos) return true;
     path.remove_prefix(slash + 1);
   }
-  return false;  // ended with a slash
+  return false;  // a trailing slash
 }
 
 }  // namespace braid

@@ -1,8 +1,8 @@
-// Folder: an open directory, and names that cannot lead out of it.
+// Folder: an open directory that resolves names beneath it.
 //
-// A path from a configuration or a request is resolved beneath the descriptor, by the kernel, so that neither ".." nor an
-// absolute path reaches anything else. Symbolic links that lie in the folder are the operator's, and are followed wherever
-// they lead. Const methods may be called from any thread.
+// The kernel resolves a path from a configuration or a request beneath the descriptor, so that neither ".."
+// nor an absolute path leads out. The operator owns the symbolic links in the folder, and they are followed
+// anywhere. Const methods are thread-safe.
 #pragma once
 
 #include <sys/stat.h>
@@ -24,49 +24,50 @@ class Folder {
   enum class Kind : unsigned char { kFile, kFolder, kOther };
   struct Entry {
     std::string name;
-    // Of what a symbolic link leads to.
+    // The kind of a symbolic link's target.
     Kind kind = Kind::kOther;
-    // Why a symbolic link cannot be followed.
+    // The reason why a symbolic link cannot be followed.
     Status fault = {};
   };
 
-  // Opens any folder by path; the path is the operator's and is followed wherever it leads.
+  // Opens any folder by path. The operator owns the path, and its links are followed anywhere.
   static Result<Folder> Open(const std::string& path);
 
-  // Opens a folder of this one. Errors: NOT_FOUND when there is none; INTERNAL when it cannot be opened, e.g. because the
-  // name leads out of this folder, or is a symbolic link to nothing.
+  // Opens a folder of this one. Errors: NOT_FOUND if there is none; INTERNAL if it cannot be opened, for
+  // example because the name leads out of this folder or is a broken symbolic link.
   Result<Folder> OpenFolder(const std::string& relative_path) const;
 
-  // A whole file of this folder. Errors: as above; also not a regular file, or more than `max_bytes`.
+  // Reads a whole file of this folder. Errors: as OpenFolder(); also for other than regular files, and for
+  // more than `max_bytes`.
   Result<std::string> ReadFile(const std::string& relative_path, size_t max_bytes) const;
   bool HasFile(const std::string& relative_path) const;
 
-  // Everything in this folder but "." and "..", sorted by name. Errors: INTERNAL; more than `max_entries`.
+  // Lists this folder, sorted by name, without "." and "..". Errors: INTERNAL; more than `max_entries`.
   Result<std::vector<Entry>> List(size_t max_entries) const;
 
-  // Size and times of one of this folder's own entries; a symbolic link is followed for it wherever it leads,
-  // which tells no more than that something has changed. False when there is nothing.
+  // Gets size and times of one of this folder's own entries; callers only use them to detect changes. A
+  // symbolic link is followed anywhere. Returns false if there is no such entry.
   bool Stat(const std::string& name, struct stat& result) const;
 
-  // Creates a file with `content` in this folder, and the folders before it; nothing that exists is
-  // overwritten or followed. Only the server's user can read it. REQUIRES:
+  // Creates a file with `content` in this folder, and its parent folders. Existing files are not overwritten,
+  // and links are not followed. Only the server's user can read it. REQUIRES:
   // IsPlainRelativePath(relative_path).
   Status CreateFile(const std::string& relative_path, std::string_view content) const;
 
-  // As it was opened, made absolute.
+  // The path with which the folder was opened, made absolute.
   const std::string& path() const { return path_; }
 
  private:
   Folder(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<UniqueFd> OpenBeneath(const std::string& relative_path, int flags) const;
-  // `resolve`: how links and ".." are taken, as openat2() has it.
+  // The flags in `resolve` are those of openat2().
   Result<UniqueFd> OpenBeneath(const std::string& relative_path, int flags, uint64_t resolve) const;
 
   std::string path_;
   UniqueFd fd_;
 };
 
-// Whether a path is relative and made of plain names alone: no "..", ".", empty parts, backslashes or control
+// Whether a path is relative and has only plain names: no "..", ".", empty parts, backslashes or control
 // characters.
 bool IsPlainRelativePath(std::string_view path);
 

@@ -1,4 +1,4 @@
-// Which backend a model is for when its configuration does not name one.
+// Chooses the backend of a model whose configuration does not name one.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace braid {
 
-// By the files of the first version folder ("model.py" is python, ...), else by a folder name of the form
-// "model.{backend}". Errors: INVALID_ARGUMENT when neither tells.
+// Guesses from the files of the first version folder ("model.py" is python, ...), or else from a folder name
+// of the form "model.{backend}". Errors: INVALID_ARGUMENT if neither matches.
 Result<std::string> GuessBackend(std::string_view model_name, const std::vector<std::string>& version_files);
 
-// The backend that an old configuration names by its platform ("onnxruntime_onnx"); empty for an unknown one.
+// Returns the backend for the `platform` of an old configuration ("onnxruntime_onnx"); empty for an unknown
+// one.
 std::string_view BackendOfPlatform(std::string_view platform);
 
 }  // namespace braid

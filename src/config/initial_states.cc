@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// A state has to be handed to a worker with every request; one beyond that is a slip of the pen.
+// Every request hands the state to a worker, so a larger one is a mistake.
 constexpr size_t kMaxStateBytes = size_t{1} << 30;
 
 using State = inference::ModelSequenceBatching::State;

@@ -10,10 +10,11 @@
 
 namespace braid {
 
-// One tensor for each `state` of a valid configuration, named by its input_name and with the batch dimension,
-// if there is one: zeros (for strings: empty ones), or the contents of {model}/initial_state/{data_file}.
-// Without an initial_state, a dimension of -1 is taken as 1. Errors: INVALID_ARGUMENT for a file that is
-// missing, not beneath that folder, or not as long as the state's shape asks for.
+// Returns one tensor for each `state` of a valid configuration, named by its input_name. The batch dimension,
+// if any, is included. The values are zeros (empty strings for strings), or the contents of
+// {model}/initial_state/{data_file}. Without an initial_state, a dimension of -1 becomes 1. Errors:
+// INVALID_ARGUMENT for a file that is missing, not beneath that folder, or of the wrong size for the state's
+// shape.
 Result<std::vector<Tensor>> LoadInitialStates(const inference::ModelConfig& config,
                                               const Folder& model_folder);
 

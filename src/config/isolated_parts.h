@@ -1,4 +1,5 @@
-// Which native code runs in a process of its own: what --isolate names, and what models say of themselves.
+// IsolatedParts: the native code that runs in separate processes, as --isolate and the models' parameters
+// choose.
 #pragma once
 
 #include <string>
@@ -17,14 +18,14 @@ struct IsolatedParts {
   bool operator==(const IsolatedParts&) const = default;
 };
 
-// The names of `parts`, separated by commas.
+// Returns the names of `parts`, separated by commas.
 std::string NamesOf(const IsolatedParts& parts);
-// Reads such names. Errors: INVALID_ARGUMENT for one that there is not.
+// Parses such names. Errors: INVALID_ARGUMENT for an unknown name.
 Result<IsolatedParts> ParseIsolatedParts(std::string_view text);
 
-// The parameter of a config.pbtxt by which an OpenVINO model says where it runs: "true" or "false".
+// The parameter in a config.pbtxt that chooses isolation of an OpenVINO model: "true" or "false".
 inline constexpr std::string_view kIsolateParameter = "ISOLATE";
-// Whether a model is isolated; `otherwise` when it does not say. Errors: INVALID_ARGUMENT.
+// Whether a model is isolated; `otherwise` without the parameter. Errors: INVALID_ARGUMENT.
 Result<bool> IsIsolated(const inference::ModelConfig& config, bool otherwise);
 
 }  // namespace braid

@@ -7,12 +7,12 @@
 namespace braid {
 namespace {
 
-// Far more than a configuration has; bounds the parser and what reads its result.
+// Far deeper than any configuration; limits the parser and the code that reads its result.
 constexpr size_t kMaxLevels = 32;
 constexpr size_t kMostFaultsTold = 100;
 constexpr size_t kMostTextTold = 300;
 
-// The parser's text without its own label, and not longer than a person reads: it quotes what it has read.
+// Returns the parser's message without its own label, shortened, because it quotes the text.
 std::string SyntaxFault(const nlohmann::detail::exception& fault) {
   std::string text = fault.what();
   if (const size_t label = text.find("] "); text.starts_with('[') && label != std::string::npos) {
@@ -29,7 +29,7 @@ std::string SyntaxFault(const nlohmann::detail::exception& fault) {
   return text.append(hint);
 }
 
-// Looks at the text before anything is built of it: syntax, nesting, and keys that are given twice.
+// Checks the text before a value is built from it: syntax, nesting and repeated keys.
 class DocumentCheck : public JsonEvents {
  public:
   explicit DocumentCheck(JsonFaults& faults) : faults_(faults) {}
@@ -57,8 +57,8 @@ class DocumentCheck : public JsonEvents {
  private:
   struct Level {
     bool is_list = false;
-    size_t index = 0;  // of a list: the element that is read
-    std::string here;  // of an object: the key that is read
+    size_t index = 0;  // in a list: the current element
+    std::string here;  // in an object: the current key
     std::set<std::string> keys;
   };
 

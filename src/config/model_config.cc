@@ -23,15 +23,15 @@ namespace {
 using inference::ModelConfig;
 using inference::ModelInstanceGroup;
 
-// The message has no field that contains itself; the limit is for the parser's sake.
+// The message type does not contain itself; the limit protects the parser.
 constexpr int kMaxNesting = 64;
 constexpr int kMaxReportedErrors = 10;
-// More instances than this is a slip of the pen: each is a process.
+// A larger count is a mistake: each instance is a process.
 constexpr int64_t kMaxInstances = 1024;
 constexpr uint64_t kMaxPriorityLevels = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kDefaultSequenceIdleUs = 1000000;
 
-// What the author of an unknown field may have meant; empty where protobuf's message is about something else.
+// Suggests a name for an unknown field; empty if protobuf's message has another cause.
 std::string NearestField(const std::string& message) {
   constexpr std::string_view kType = "Message type \"";
   constexpr std::string_view kField = "\" has no field named \"";
@@ -53,7 +53,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
   explicit ErrorCollector(std::string_view file_name) : file_name_(file_name) {}
 
-  // The parser counts from 0, people and editors from 1; a negative line means the text as a whole.
+  // The parser counts from 0, editors count from 1; a negative line stands for the whole text.
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     if (++count_ > kMaxReportedErrors) return;
     if (!text_.empty()) text_ += "; ";
@@ -144,7 +144,8 @@ FieldFault CheckDims(const google::protobuf::RepeatedField<int64_t>& dims, const
   return {};
 }
 
-// The products of the dimensions between those that are variable; nothing when the product of all leaves int64.
+// Returns the products of the fixed dimensions between variable ones; nullopt if their total product
+// overflows int64.
 std::optional<std::vector<int64_t>> PartsOf(const google::protobuf::RepeatedField<int64_t>& dims) {
   std::vector<int64_t> parts = {1};
   int64_t all = 1;
@@ -160,7 +161,7 @@ std::optional<std::vector<int64_t>> PartsOf(const google::protobuf::RepeatedFiel
   return parts;
 }
 
-// Inputs and outputs have these fields in common.
+// Checks the fields that inputs and outputs have in common.
 template <class Tensor>
 FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std::string& model,
                        const std::string& field) {
@@ -190,7 +191,7 @@ FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std:
   return {};
 }
 
-// Of what is written: a model that is completed from its file may have scalars.
+// Applies only to the written configuration: a model completed from its file may have scalars.
 template <class Tensors>
 FieldFault CheckScalars(const Tensors& tensors, const std::string& side, const std::string& model) {
   for (int i = 0; i < tensors.size(); ++i) {
@@ -251,7 +252,7 @@ FieldFault CheckGpus(const ModelInstanceGroup& group, const GpuPlacement& placem
     if (Has(placement.gpus, group.gpus(i))) continue;
     std::string available;
     for (const int gpu : placement.gpus) available += " " + std::to_string(gpu);
-    // Word by word, and blank by blank, as Triton says it.
+    // Exactly Triton's text, with its blanks.
     return InvalidField(who + " specifies invalid or unsupported gpu id " + std::to_string(group.gpus(i)) +
                             ". GPUs with at least  the minimum required CUDA compute compatibility of " +
                             std::to_string(placement.least_capability) + " are:" + available,
@@ -305,7 +306,7 @@ std::string_view KindName(ModelInstanceGroup::Kind kind) {
   }
 }
 
-// Decides between CPU and GPU. The text is for the log: the CPU stands in.
+// Chooses CPU or GPU. Returns a log message if the CPU replaces the GPU.
 std::string Place(ModelInstanceGroup& group, const std::string& model, const GpuPlacement& placement) {
   const bool available =
       !placement.gpus.empty() && std::all_of(group.gpus().begin(), group.gpus().end(),
@@ -366,7 +367,7 @@ Status CompleteNames(ModelConfig& config, std::string_view folder_name) {
 
 namespace {
 
-// Of all but tensors and instances.
+// Finds faults of everything except tensors and instances.
 FieldFault FindSettingFault(const ModelConfig& config) {
   if (config.name().empty()) return InvalidField("model configuration must specify 'name'", "name");
   if (!IsEnsemble(config) && config.backend().empty()) {

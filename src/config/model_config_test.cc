@@ -21,7 +21,7 @@ ModelConfig Parse(std::string_view text) {
   return config.ok() ? *config : ModelConfig();
 }
 
-// A configuration of model "m" of the python backend, as it would be validated.
+// Validates a configuration of model "m" of the python backend.
 Status Validate(std::string_view text) {
   ModelConfig config = Parse("backend: 'python' " + std::string(text));
   BRAID_RETURN_IF_ERROR(CompleteNames(config, "m"));
@@ -278,7 +278,7 @@ TEST(CheckConfigFile, AScalarNeedsBatches) {
             "supported for "
             "m");
   EXPECT_EQ(CheckConfigFile(Parse("max_batch_size: 1 " + text)), OkStatus());
-  // That of an OpenVINO model, which was completed from its file.
+  // The configuration of an OpenVINO model that was completed from its file.
   EXPECT_EQ(ValidateConfig(Parse(text)), OkStatus());
 }
 

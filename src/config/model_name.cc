@@ -37,7 +37,7 @@ Status CheckModelName(std::string_view name) {
                                 "', model name must have at most " + std::to_string(kMostBytes) +
                                 " bytes, got " + std::to_string(name.size()));
   }
-  // Blanks around dots are none to a system that trims names.
+  // Surrounding blanks do not make ".." safe, because some systems trim names.
   const std::string_view bare = name.substr(
       name.find_first_not_of(kBlanks), name.find_last_not_of(kBlanks) - name.find_first_not_of(kBlanks) + 1);
   if (bare != "." && bare != ".." && name.find('/') == std::string_view::npos) return OkStatus();

@@ -19,7 +19,7 @@ bool HasParentPart(const std::string& path) {
   return std::find(parts.begin(), parts.end(), "..") != parts.end();
 }
 
-// A graph's paths, each relative to the one before.
+// Resolves a graph's paths, each relative to the one before.
 OvmsGraphConfig MakeGraph(std::string name, const std::string& base_path, const std::string& graph_path,
                           const std::string& subconfig) {
   OvmsGraphConfig graph;
@@ -71,7 +71,7 @@ class FileReader {
     for (const auto& [path, what, keys] : faults.all()) faults_.push_back({path, what, unsupported, keys});
   }
 
-  // Adds `entry` unless there is one of its name.
+  // Adds `entry` unless its name exists already.
   template <class Entry>
   void AddFirst(std::vector<Entry>& entries, Entry entry, const std::string& place) {
     const bool known = std::any_of(entries.begin(), entries.end(),

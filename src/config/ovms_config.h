@@ -1,12 +1,12 @@
-// config.json: what an operator of OpenVINO Model Server writes down (models, pipelines, custom node
-// libraries, graphs), and the options of a single model on the command line, which become the same thing.
+// OvmsConfig: the config.json of OpenVINO Model Server, with models, pipelines, custom node libraries and
+// graphs. The options of a single model on the command line become the same structures.
 //
 //   BRAID_ASSIGN_OR_RETURN(OvmsConfig config, ParseOvmsConfig(text, "/etc/braid"));
 //
-// All functions are pure; any thread. Plain data. Keys, types and ranges are right after parsing; a model
-// whose values are wrong in themselves (a shape that is none) carries its fault, so that the other models can
-// be served. What depends on models and files (which inputs a shape is for, whether nodes fit together) is
-// checked by those who load them.
+// Plain data; all functions are pure and thread-safe. The parser checks keys, types and ranges. A model with
+// an invalid value (for example a malformed shape) carries its fault, so that the other models can be served.
+// Code that loads the models checks everything that depends on models and files, for example whether nodes
+// fit together.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 
 namespace braid {
 
-// A `shape`: "auto", or dimensions, each a number, -1 (any size) or a range "1:8".
+// A `shape`: "auto", or dimensions. A dimension is a number, -1 (any size) or a range "1:8".
 struct OvmsShape {
   bool automatic = false;
   std::vector<DimensionRange> dimensions;
   bool operator==(const OvmsShape&) const = default;
 };
 
-// A `layout`: how the client's dimensions are ordered and, behind a colon, the model's.
+// A `layout`: the order of the client's dimensions and, after a colon, of the model's.
 struct OvmsLayout {
   std::string tensor;  // "NHWC", "N..."
   std::string model;   // empty: not given
@@ -52,40 +52,40 @@ struct OvmsVersionPolicy {
 
 struct OvmsModelConfig {
   std::string name;
-  // Absolute; holds the version folders.
+  // Absolute; contains the version folders.
   std::string base_path;
-  // Nothing: as the model says. Does nothing where a shape is given.
+  // nullopt: the model decides. Has no effect if a shape is given.
   std::optional<OvmsBatchSize> batch_size;
   // By input; "" is the model's only input.
   std::map<std::string, OvmsShape> shapes;
   // By input or output; "" is the model's only input.
   std::map<std::string, OvmsLayout> layouts;
-  // 0: as many infer requests as the device finds best.
+  // 0: the device's optimal number of infer requests.
   uint32_t nireq = 0;
   std::string target_device = "CPU";
   std::map<std::string, std::variant<std::string, bool, int64_t, double>> plugin_config;
-  // Compiled models are kept in the cache folder.
+  // Whether compiled models are kept in the cache folder.
   bool allow_cache = true;
   OvmsVersionPolicy version_policy;
   // Names of precisions ("FP32") by input or output; "" is the only input.
   std::map<std::string, std::string> precisions;
-  // By input, "" is all: one number, or one for each channel.
+  // For image inputs: one number, or one per channel.
   std::vector<double> mean;
   std::vector<double> scale;
-  // "RGB:BGR" and the like: the client's, and the model's.
+  // "RGB:BGR" and the like: the client's format, then the model's.
   std::string color_format;
   bool stateful = false;
   bool idle_sequence_cleanup = true;
   bool low_latency_transformation = false;
   uint32_t max_sequence_number = 500;
-  // Braid's own: nodes of pipelines and sessions of graphs may use this stateful model.
+  // Specific to Braid: whether nodes of pipelines and sessions of graphs may use this stateful model.
   bool allow_in_pipelines = false;
-  // Braid's own: whether the model runs in a native worker. Nothing: as --isolate says.
+  // Specific to Braid: whether the model runs in a native worker. nullopt: --isolate decides.
   std::optional<bool> isolate;
-  // A graph.pbtxt named by a model entry makes it a graph's; see GraphOfModelEntry().
+  // With a graph.pbtxt, the entry is a graph's; see GraphOfModelEntry().
   std::string graph_path;
   std::string subconfig;
-  // What is wrong with the values of this entry: the model is known and cannot be loaded.
+  // The error in this entry's values. The model is known but cannot be loaded.
   Status fault;
   bool operator==(const OvmsModelConfig&) const = default;
 };
@@ -93,13 +93,13 @@ struct OvmsModelConfig {
 struct OvmsCustomNodeLibrary {
   std::string name;
   std::string base_path;  // absolute path of the .so
-  // Braid's own: whether its nodes run in native workers. Nothing: as --isolate says.
+  // Specific to Braid: whether its nodes run in native workers. nullopt: --isolate decides.
   std::optional<bool> isolate;
   Status fault;  // why the path cannot be used
   bool operator==(const OvmsCustomNodeLibrary&) const = default;
 };
 
-// What an input takes: an output of a node by its alias, or of the request ("request") by its name.
+// The source of an input: a node's output by its alias, or the request's ("request") by its name.
 struct OvmsDataSource {
   std::string node_name;
   std::string data_item;
@@ -114,21 +114,21 @@ struct OvmsConnection {
 };
 
 struct OvmsNodeOutput {
-  std::string data_item;  // as the model or library names it
-  std::string alias;      // as other nodes do
+  std::string data_item;  // the model's or library's name for it
+  std::string alias;      // the other nodes' name for it
   bool operator==(const OvmsNodeOutput&) const = default;
 };
 
 struct OvmsNodeConfig {
   enum class Type : unsigned char { kModel, kCustom } type = Type::kModel;
   std::string name;
-  std::string model_name;    // of kModel
-  std::string library_name;  // of kCustom
+  std::string model_name;    // for kModel
+  std::string library_name;  // for kCustom
   std::optional<int64_t> version;
   std::vector<std::pair<std::string, std::string>> params;
   std::vector<OvmsConnection> inputs;
   std::vector<OvmsNodeOutput> outputs;
-  // -1 is dynamic (the file's 0 too), above 0 fixed.
+  // -1 is dynamic (also for a 0 in the file), above 0 is fixed.
   std::optional<int32_t> demultiply_count;
   std::optional<std::string> gather_from_node;
   bool operator==(const OvmsNodeConfig&) const = default;
@@ -140,8 +140,8 @@ struct OvmsPipelineConfig {
   std::vector<OvmsConnection> outputs;
   std::vector<OvmsNodeConfig> nodes;
   std::optional<int32_t> demultiply_count;
-  // Braid's own, off unless asked for: models with automatic batch or shape may be nodes, and tensors get the
-  // precision that the next node wants ("allow_auto_shape", "convert_precision" of the entry).
+  // Specific to Braid, off by default: models with automatic batch or shape may be nodes, and tensors are
+  // converted to the next node's precision ("allow_auto_shape", "convert_precision" of the entry).
   bool allow_auto_shape = false;
   bool convert_precision = false;
   bool operator==(const OvmsPipelineConfig&) const = default;
@@ -168,15 +168,14 @@ struct OvmsConfig {
   std::vector<OvmsCustomNodeLibrary> custom_node_libraries;
   std::vector<OvmsGraphConfig> graphs;
   std::optional<OvmsMetricsConfig> metrics;
-  // Sentences for the log: what is accepted and means something else than it seems (demultiply_count 0, a
-  // second entry of a name).
+  // Log messages about accepted values with a surprising meaning (demultiply_count 0, a second entry with the
+  // same name).
   std::vector<std::string> warnings;
 };
 
-// Reads a config.json; relative paths are relative to `folder`. Errors: FAILED_PRECONDITION (kJsonInvalid)
-// with the place of the syntax error, or with the path of each key that is unknown or of a wrong type
-// ("/model_config_list/0/config/nireq: ..."), all faults in one message; UNSUPPORTED for a feature that this
-// server does not have.
+// Parses a config.json; relative paths are relative to `folder`. Errors: FAILED_PRECONDITION (kJsonInvalid)
+// with the place of the syntax error, or with all unknown keys and wrong types by path
+// ("/model_config_list/0/config/nireq: ..."). UNSUPPORTED for a feature that this server does not have.
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder);
 
 // One fault of a file, with its place.
@@ -184,28 +183,28 @@ struct OvmsFault {
   std::string path;  // "/model_config_list/0/config/nireq"
   std::string what;
   bool unsupported = false;  // a feature that this server does not have
-  // Of a key that there is not: those that there are in its object.
+  // For an unknown key: the keys that its object may have.
   std::vector<std::string> keys = {};
 };
-// The same; `faults` gets those of the file, and those of entries that keep these alone from being served.
+// Like above. Collects in `faults` the file's faults, and those that affect single entries.
 Result<OvmsConfig> ParseOvmsConfig(std::string_view text, const std::string& folder,
                                    std::vector<OvmsFault>& faults);
 
-// Reads {"model_config_list": [...]} alone: a graph's subconfig. Texts for the log go to `warnings`.
+// Parses a graph's subconfig, which has only {"model_config_list": [...]}. Log messages go to `warnings`.
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings);
 Result<std::vector<OvmsModelConfig>> ParseOvmsSubconfig(std::string_view text, const std::string& folder,
                                                         std::vector<std::string>& warnings,
                                                         std::vector<OvmsFault>& faults);
 
-// The graph that a model entry is, should its folder hold a graph.pbtxt.
+// Returns the graph of a model entry, for the case that its folder has a graph.pbtxt.
 OvmsGraphConfig GraphOfModelEntry(const OvmsModelConfig& entry);
 
 // Errors: INVALID_ARGUMENT "Invalid name in metrics_list" for a metric that does not exist.
 Status CheckOvmsMetricNames(const std::vector<std::string>& names);
 
-// The options of one model as texts, as they stand on the command line: `shape` may be JSON or a plain text,
-// and so on. By option name without dashes ("model_name", "model_path", "batch_size", "shape", "layout",
+// Parses the options of one model as texts from the command line; `shape` and others may be JSON or plain
+// text. Keys are option names without dashes ("model_name", "model_path", "batch_size", "shape", "layout",
 // "nireq", "target_device", "plugin_config", "model_version_policy", "precision", "mean", "scale",
 // "color_format", "stateful", ...). Relative paths are relative to `folder`. Errors: INVALID_ARGUMENT that
 // names the option.

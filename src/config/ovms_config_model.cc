@@ -14,7 +14,7 @@ constexpr int64_t kAnyInteger = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostRequests = 100000;
 constexpr int64_t kMostSequences = std::numeric_limits<uint32_t>::max();
 
-// Reads one entry. Types and ranges are the file's faults; what a value says is the entry's own.
+// Reads one entry. Wrong types and ranges are faults of the file, and invalid values are faults of the entry.
 class ModelReader {
  public:
   ModelReader(const Json& value, const std::string& path, OvmsFindings& findings, JsonFaults& own)
@@ -47,7 +47,7 @@ class ModelReader {
     model_.subconfig = object_.Text("subconfig").value_or("");
   }
 
-  // What is given as one text, or as an object with a text for each tensor, which may stand inside a text.
+  // Reads a text, or an object with a text for each tensor. The object may also be given as text.
   void ReadByTensor(std::string_view key,
                     const std::function<Status(const std::string& tensor, const std::string& text)>& set) {
     const Json* value = object_.Get(key);
@@ -129,7 +129,7 @@ class ModelReader {
     }
   }
 
-  // A number, a list of numbers, or a text with either.
+  // Reads a number, a list of numbers, or a text with either.
   void ReadNumbers(std::string_view key, std::vector<double>& numbers) {
     const Json* value = object_.Get(key);
     if (value == nullptr) return;
@@ -182,7 +182,7 @@ class ModelReader {
     }
   }
 
-  // Properties of each device, as OpenVINO reads them: {CPU:{NUM_STREAMS:1}}.
+  // Formats the properties of each device as OpenVINO reads them: {CPU:{NUM_STREAMS:1}}.
   std::string DeviceProperties(const Json& devices, const std::string& path) {
     for (const auto& [device, properties] : devices.items()) {
       if (!properties.is_object())

@@ -1,4 +1,4 @@
-// The parts of a config.json, read from JSON that is well formed; ovms_config.cc puts them together.
+// Readers for the parts of a config.json from well-formed JSON; ovms_config.cc combines them.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace braid {
 
-// Where what is read is told of.
+// Faults and warnings that the readers collect.
 struct OvmsFindings {
-  // Of the file as a whole: keys, types, ranges. Nothing is applied when there is one.
+  // Faults of the whole file: keys, types, ranges. With one of them, no entry is applied.
   JsonFaults faults;
-  // Of features that this server does not have.
+  // Features that this server does not have.
   JsonFaults unsupported;
   std::vector<std::string> warnings;
 };
 
-// A relative path is taken from `folder`; without "." and "..", and without a slash at its end.
+// Makes a path absolute, relative to `folder`, without "." and "..", and without a trailing slash.
 std::string OvmsAbsolutePath(const std::string& path, const std::string& folder);
 
-// The "name" of a model, pipeline or graph.
+// Reads the "name" of a model, pipeline or graph.
 std::string ReadServableName(JsonObject& object);
 
-// The inside of {"config": {...}}. What is wrong with the values of this entry alone goes to `own`.
+// Reads the value of {"config": {...}}. Invalid values of this entry alone are added to `own`.
 OvmsModelConfig ReadOvmsModel(const Json& value, const std::string& path, const std::string& folder,
                               OvmsFindings& findings, JsonFaults& own);
 OvmsPipelineConfig ReadOvmsPipeline(const Json& value, const std::string& path, OvmsFindings& findings);

@@ -16,7 +16,7 @@ OvmsDataSource ReadSource(const Json& value, const std::string& path, JsonFaults
   return source;
 }
 
-// A list of {"name": {"node_name": ..., "data_item": ...}}.
+// Reads a list of {"name": {"node_name": ..., "data_item": ...}}.
 std::vector<OvmsConnection> ReadConnections(JsonObject& object, std::string_view key, JsonFaults& faults) {
   std::vector<OvmsConnection> connections;
   object.List(object.Require(key), key, [&](const Json& element, const std::string& place) {

@@ -36,7 +36,7 @@ OvmsModelConfig Model(const std::string& more) {
   EXPECT_EQ(config.models.size(), 1u);
   return config.models.empty() ? OvmsModelConfig() : config.models[0];
 }
-// One pipeline "p", with other nodes.
+// One pipeline "p" with other nodes.
 std::string PipelineWith(const std::string& nodes, const std::string& more = "") {
   return R"j({"model_config_list": [], "pipeline_config_list": [{"name": "p", "inputs": ["in"], "nodes": )j" +
          nodes + R"j(, "outputs": [{"out": {"node_name": "n", "data_item": "o"}}])j" + more + "}]}";
@@ -133,7 +133,7 @@ TEST(ParseOvmsConfig, ReadsStatefulModels) {
   EXPECT_EQ(model.max_sequence_number, 7u);
 }
 
-// What an entry's values say is its own fault: other models are served.
+// An invalid value is a fault of its entry, and other models are served.
 TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
   const std::pair<const char*, const char*> cases[] = {
       {R"j("shape": "(1,x)")j", "/model_config_list/0/config/shape: '(1,x)' is no shape"},

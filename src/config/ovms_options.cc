@@ -1,4 +1,4 @@
-// One model on the command line: its options become the entry that a config.json would have for it.
+// Converts the command-line options of one model to the entry that a config.json would have.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -46,7 +46,7 @@ Result<Json> ToJson(const Option& option, const std::string& text) {
       std::string word = text;
       std::transform(word.begin(), word.end(), word.begin(),
                      [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      // An option that is given without a value is on.
+      // An option without a value is on.
       if (word.empty() || word == "true" || word == "1") return Json(true);
       if (word == "false" || word == "0") return Json(false);
       return InvalidArgumentError("expected true or false, not '" + text + "'");
@@ -70,7 +70,7 @@ Result<Json> ToJson(const Option& option, const std::string& text) {
   return InvalidArgumentError("there is no such option");
 }
 
-// "/base_path" -> "--model_path"; what lies inside a value stays behind its option.
+// "/base_path" -> "--model_path"; a path within a value follows the option.
 std::string OptionOfPath(const std::string& path) {
   const size_t end = path.find('/', 1);
   const std::string key = path.substr(1, end == std::string::npos ? end : end - 1);

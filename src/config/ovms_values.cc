@@ -34,7 +34,7 @@ std::string Capitals(std::string_view text) {
   return result;
 }
 
-// Takes one pair of brackets away, when there is one.
+// Removes one pair of brackets, if there is one.
 std::string_view Inside(std::string_view text, char open, char close) {
   if (text.size() < 2 || text.front() != open || text.back() != close) return text;
   return text.substr(1, text.size() - 2);

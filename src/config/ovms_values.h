@@ -1,5 +1,5 @@
-// The values of a model's options that are texts with a syntax of their own, in a config.json as on the
-// command line. Pure functions. Errors: INVALID_ARGUMENT that quotes the text and shows how one is written.
+// Parsers for a model's options that are texts with a syntax, in a config.json and on the command line. Pure
+// functions. Errors: INVALID_ARGUMENT that quotes the text and shows an example.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ Result<OvmsShape> ParseOvmsShape(std::string_view text);
 Result<OvmsBatchSize> ParseOvmsBatchSize(std::string_view text);
 // "NHWC", "N...", "NHWC:NCHW"; letters of any case.
 Result<OvmsLayout> ParseOvmsLayout(std::string_view text);
-// "FP32", "i64", "uint8"; given back in capitals.
+// "FP32", "i64", "uint8"; returned in capitals.
 Result<std::string> ParseOvmsPrecision(std::string_view text);
-// "RGB", "RGB:BGR"; given back in capitals.
+// "RGB", "RGB:BGR"; returned in capitals.
 Result<std::string> ParseOvmsColorFormat(std::string_view text);
 // "127.5", "1,2,3", "[1, 2, 3]", "(1,2,3)".
 Result<std::vector<double>> ParseOvmsNumbers(std::string_view text);

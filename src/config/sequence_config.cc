@@ -12,7 +12,7 @@ using inference::ModelConfig;
 using Batching = inference::ModelSequenceBatching;
 using Control = Batching::Control;
 
-// The server keeps that many sequences and more in mind for each instance.
+// The server keeps state for at least this many sequences per instance.
 constexpr int32_t kMaxCandidates = 1 << 20;
 
 FieldFault CheckControl(const Control& control, const std::string& who, const std::string& field) {

@@ -1,4 +1,4 @@
-// What a `sequence_batching` of a configuration must be like.
+// Checks of a configuration's `sequence_batching`.
 #pragma once
 
 #include "config/field_fault.h"
@@ -6,11 +6,11 @@
 
 namespace braid {
 
-// What can be judged before the model completes its own configuration: strategy, controls and states by
-// themselves. REQUIRES: config.has_sequence_batching(). Errors: INVALID_ARGUMENT with the first fault found.
+// Checks strategy, controls and states on their own, before the model completes its configuration. REQUIRES:
+// config.has_sequence_batching(). Errors: INVALID_ARGUMENT with the first fault.
 FieldFault CheckSequenceBatching(const inference::ModelConfig& config);
 
-// Whether controls and states go with the inputs and outputs of the configuration. Errors: as above.
+// Checks that controls and states match the configuration's inputs and outputs. Errors: as above.
 FieldFault CheckSequenceTensors(const inference::ModelConfig& config);
 
 }  // namespace braid

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxLabelBytes = size_t{64} << 20;
 
-// What a client sees: the batch dimension comes first when there is one.
+// Returns the tensor as clients see it, with the batch dimension first if there is one.
 template <class Tensor>
 TensorSpec MakeSpec(const Tensor& tensor, bool batching) {
   TensorSpec spec;

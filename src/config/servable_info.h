@@ -1,4 +1,4 @@
-// From a configuration to what protocols need to know of a servable.
+// Makes a ServableInfo, the description of a servable for the protocols, from a configuration.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace braid {
 
-// The specification of one version. `config` is normalised and valid; `model_folder` is where label files and
-// initial states are read from. Errors: such a file that is missing, too large, or outside the model's
-// folder.
+// Returns the description of one version. Label files and initial states are read from `model_folder`.
+// REQUIRES: `config` is normalised and valid. Errors: a file that is missing, too large, or outside the
+// model's folder.
 Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConfig> config, int64_t version,
                                       const Folder& model_folder);
 

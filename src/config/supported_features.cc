@@ -23,7 +23,7 @@ FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
                     field + ".use_growable_memory");
     }
   }
-  // Python models never see them, there as here.
+  // Python models do not see these fields, neither in Triton nor here.
   if (config.backend() != "python") {
     const std::string why = " is not supported: no backend has such tensors";
     if (config.batch_input_size() > 0) return refuse("'batch_input'" + why, "batch_input");

@@ -1,5 +1,5 @@
-// What a configuration may ask for and this server does not do. Nothing is accepted and then ignored: each
-// such feature is refused when the model is loaded. The list gets shorter with every feature that is built.
+// Features that a configuration may ask for and this server does not support. A model that uses one is
+// refused when it is loaded, rather than served without it.
 #pragma once
 
 #include "base/status.h"
@@ -8,10 +8,10 @@
 
 namespace braid {
 
-// Errors: UNSUPPORTED, with a message that names the model, the field, and what is possible instead. Backends
-// are not looked at here: the repository knows which it has.
+// Errors: UNSUPPORTED, with a message that names the model, the field, and an alternative. Does not check
+// backends, because only the repository knows which exist.
 Status CheckSupportedFeatures(const inference::ModelConfig& config);
-// The same, and which field it is.
+// Like CheckSupportedFeatures(), with the field.
 FieldFault FindUnsupportedFeature(const inference::ModelConfig& config);
 
 }  // namespace braid

@@ -12,7 +12,7 @@ namespace {
 
 using inference::ModelWarmup;
 
-// Of one input of a sample; a slip in the dimensions should not take the machine's memory.
+// The limit for one input of a sample, so that a mistake in its dimensions does not exhaust the memory.
 constexpr size_t kMaxInputBytes = size_t{4} << 30;
 constexpr uint32_t kMaxRandomLength = 32;
 
@@ -31,7 +31,7 @@ class SampleMaker {
       return Fault("batch_size " + std::to_string(made.batch_size) + " is not possible, max_batch_size is " +
                    std::to_string(config_.max_batch_size()));
     }
-    // A map has no order; requests have one that is the same each time.
+    // Maps are unordered; sort the inputs, so that requests have a fixed order.
     const std::map<std::string, ModelWarmup::Input> inputs(sample_.inputs().begin(), sample_.inputs().end());
     for (const auto& [name, input] : inputs) {
       BRAID_ASSIGN_OR_RETURN(Tensor tensor, MakeInput(name, input, batching));
@@ -74,7 +74,7 @@ class SampleMaker {
         break;
       }
       default:
-        // A zero is all bits zero in every type, and an empty text.
+        // Zero bits are 0 in every numeric type, and an empty string.
         bytes.assign(count * least, '\0');
     }
     tensor.data = CopyToHeap({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
@@ -99,7 +99,7 @@ class SampleMaker {
     return bytes;
   }
 
-  // Random bits would be infinities and numbers that are none.
+  // Random numbers in [0, 1), because random bits could be NaN or infinity.
   void FillReal(DataType type, size_t count, std::string& bytes) {
     std::uniform_real_distribution<double> unit(0, 1);
     for (size_t i = 0; i < count; ++i) {
@@ -113,7 +113,7 @@ class SampleMaker {
     }
   }
 
-  // A file holds the whole batch, or one row that stands for each.
+  // Reads a file, which has the whole batch or one row that is repeated for each.
   Result<std::string> ReadData(const std::string& name, const ModelWarmup::Input& input, DataType type,
                                size_t count) {
     const std::string& file = input.input_data_file();

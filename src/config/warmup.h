@@ -1,4 +1,4 @@
-// From `model_warmup` of a configuration to the requests that it describes.
+// Makes the requests of a configuration's `model_warmup`.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace braid {
 
-// The samples of a normalised configuration, those of batch size 0 left out. Data files are read from
+// Returns the samples of a normalised configuration, without those of batch size 0. Data files are read from
 // {model_folder}/warmup/. Random data is the same at each load. Errors: INVALID_ARGUMENT that names the
-// sample and the input; what Folder::ReadFile() says.
+// sample and the input, with the error of Folder::ReadFile().
 Result<std::vector<WarmupSample>> MakeWarmupSamples(const inference::ModelConfig& config,
                                                     const Folder& model_folder);
 

@@ -1,5 +1,5 @@
-// Fields of configurations that are read and have no effect here. They stand beside the parsers, so that a field which gets one leaves its
-// line.
+// Fields of configurations that are parsed but have no effect in this server. When a field gets an effect,
+// remove its line here.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@ namespace braid {
 enum class EffectBy : unsigned char { kNothing, kRateLimit, kCache };
 
 struct FieldWithoutEffect {
-  std::string_view field;    // without indexes: "instance_group.rate_limiter"; stands for what is in it, too
-  std::string_view value;    // that has none; empty: none has
+  std::string_view field;    // without indexes: "instance_group.rate_limiter"; includes the fields within it
+  std::string_view value;    // the value without effect; empty: any value
   std::string_view message;  // for users
   std::string_view advice;   // what to do instead; may be empty
   EffectBy unless = EffectBy::kNothing;
 };
 
-// Of a config.pbtxt.
+// For a config.pbtxt.
 std::span<const FieldWithoutEffect> ModelFieldsWithoutEffect();
-// Of a graph that loads.
+// For a graph that loads.
 std::span<const FieldWithoutEffect> GraphFieldsWithoutEffect();
 
 }  // namespace braid

@@ -10,7 +10,7 @@ namespace braid {
 struct ClientGpus::Device {
   explicit Device(const DeviceCalls::Options& options) : calls(options) {}
 
-  // Used by the thread of the calls alone, which may outlive this.
+  // Used only by the thread of the calls, which may outlive this object.
   const std::shared_ptr<std::weak_ptr<CudaContext>> context = std::make_shared<std::weak_ptr<CudaContext>>();
   DeviceCalls calls;
 };
@@ -56,7 +56,7 @@ ClientGpus::Memory::Memory(std::shared_ptr<Device> device, std::shared_ptr<Pinne
 
 ClientGpus::Memory::~Memory() {
   const RetryingAllocation retrying;
-  // std::function must be copyable, so what is moved travels in a shared pointer.
+  // std::function must be copyable, so a shared pointer holds the moved promise.
   auto close = std::make_shared<std::promise<void>>(std::move(close_));
   device_->calls.Post([memory = std::move(memory_), close]() mutable {
     memory.reset();
@@ -70,7 +70,7 @@ Status ClientGpus::Memory::Run(Buffer bytes, Copy copy) const {
                              device = std::weak_ptr<Device>(device_)]() mutable {
     pinned->Pin(bytes, memory->context(), [device](std::function<void()> call) {
       if (const auto alive = device.lock()) return alive->calls.Post(std::move(call));
-      call();  // the context has gone too
+      call();  // the context is gone too
     });
     return copy(*memory, bytes);
   });

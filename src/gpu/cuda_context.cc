@@ -22,7 +22,7 @@ Result<std::shared_ptr<CudaContext>> CudaContext::Create(std::shared_ptr<const C
 
 CudaContext::~CudaContext() {
   if (handle_ == nullptr) return;
-  // A device that is lost fails each of these; there is nothing left to give back then.
+  // On a lost device this fails, and nothing is left to release.
   if (stream_ != nullptr) {
     static_cast<void>(
         Within([&] { return driver_->Check("cuStreamDestroy", driver_->stream_destroy(stream_)); }));
@@ -38,7 +38,7 @@ Status CudaContext::Order(CudaStream first, CudaStream then) const {
     Status ordered = driver_->Check("cuEventRecord", driver_->event_record(event, first));
     if (ordered.ok())
       ordered = driver_->Check("cuStreamWaitEvent", driver_->stream_wait_event(then, event, 0));
-    driver_->event_destroy(event);  // when it is not waited for any more
+    driver_->event_destroy(event);  // once no stream waits for it
     return ordered;
   });
 }

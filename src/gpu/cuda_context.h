@@ -1,5 +1,5 @@
-// CudaContext: the primary context of one device, with a stream for copies. It takes some 100 ms to make and some 100 MiB of
-// the device, so it is made when it is first needed, and goes with the last who has it.
+// CudaContext: the primary context of one device, with a stream for copies. Creating it takes about 100 ms
+// and 100 MiB of device memory, so it is created on first use and destroyed with its last owner.
 //
 //   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<CudaContext> context, CudaContext::Create(gpus.driver, 0));
 //   BRAID_ASSIGN_OR_RETURN(auto memory, CudaMemory::Open(context, handle));
@@ -16,7 +16,7 @@
 
 namespace braid {
 
-// Any thread; all of it may block.
+// Thread-safe; every call may block.
 class CudaContext {
  public:
   // Errors: those of the driver.
@@ -25,26 +25,26 @@ class CudaContext {
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
-  // The device, as this process counts them.
+  // The device's number in this process.
   int gpu() const { return gpu_; }
-  // Names the device in other processes, which may count devices differently.
+  // Identifies the device across processes, which may number devices differently.
   const CudaUuid& uuid() const { return uuid_; }
-  // That of copies, for those who order their work before it.
+  // The stream for copies, for ordering other work against it.
   CudaStream stream() const { return stream_; }
-  // What the stream is given from now on waits for what `other` has; or the other way round. Both return at once. 0 and 1
-  // are the default stream.
+  // Follow() makes later work of the stream wait for the pending work of `other`; Lead() does the reverse.
+  // Both return at once. 0 and 1 are the default stream.
   Status Follow(CudaStream other) { return Order(other, stream_); }
   Status Lead(CudaStream other) { return Order(stream_, other); }
 
-  // Copy on the stream, and wait until that is done; what lies behind the bytes on the device is zeroed up to `zero_until`.
-  // Errors: those of the driver, e.g. of a device that is lost.
+  // Copy on the stream and wait for the result. Device memory after the copied bytes is zeroed up to
+  // `zero_until`. Errors: those of the driver, for example for a lost device.
   Status CopyFrom(CudaAddress from, std::span<std::byte> to);
   Status CopyTo(CudaAddress to, std::span<const std::byte> from, size_t zero_until = 0);
   Status CopyWithin(CudaAddress to, CudaAddress from, size_t bytes, size_t zero_until);
-  // Locks pages of the host in their place, for copies, until Unpin() or the end of the context. Errors: those of the driver.
+  // Locks pages of the host for copies, until Unpin() or the end of the context. Errors: those of the driver.
   Status Pin(std::span<std::byte> pages);
   void Unpin(std::byte* base);
-  // Waits for all that this process has under way on the device.
+  // Waits for all pending work of this process on the device.
   Status Synchronize();
 
  private:
@@ -53,9 +53,9 @@ class CudaContext {
   CudaContext(std::shared_ptr<const CudaDriver> driver, CudaDevice device)
       : driver_(std::move(driver)), device_(device) {}
   Status Order(CudaStream first, CudaStream then) const;
-  // The end of a copy to the device, within the context.
+  // Ends a copy to the device. REQUIRES: the context is current.
   Status ZeroBehind(CudaAddress at, size_t bytes, size_t zero_until);
-  // `calls` with this context as the thread's own.
+  // Runs `calls` with this context current on the thread.
   template <class Calls>
   Status Within(Calls calls) const {
     BRAID_RETURN_IF_ERROR(driver_->Check("cuCtxPushCurrent", driver_->ctx_push_current(handle_)));
@@ -65,18 +65,18 @@ class CudaContext {
     return status.ok() ? left : status;
   }
 
-  const std::shared_ptr<const CudaDriver> driver_;  // shared by all who use it
+  const std::shared_ptr<const CudaDriver> driver_;  // shared by all users of the driver
   const CudaDevice device_;
-  int gpu_ = 0;  // constant once it is made, as what follows
+  int gpu_ = 0;  // this and the members below are constant after Create()
   CudaUuid uuid_ = {};
-  CudaContextHandle handle_ = nullptr;  // constant once it is made, as the stream
+  CudaContextHandle handle_ = nullptr;
   CudaStream stream_ = nullptr;
 };
 
-// Memory of a device that another process has made. Any thread; all of it may block.
+// Device memory of another process. Thread-safe; every call may block.
 class CudaMemory {
  public:
-  // Errors: those of the driver, for handles that name nothing (any more).
+  // Errors: those of the driver, for handles that are not valid (any more).
   static Result<std::shared_ptr<CudaMemory>> Open(std::shared_ptr<CudaContext> context,
                                                   const CudaIpcHandle& handle);
   ~CudaMemory();
@@ -96,8 +96,8 @@ class CudaMemory {
  private:
   explicit CudaMemory(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {}
 
-  const std::shared_ptr<CudaContext> context_;  // shared by all that is on the device
-  CudaAddress address_ = 0;                     // constant once it is open, as the size; 0: it is not
+  const std::shared_ptr<CudaContext> context_;  // shared by all objects on the device
+  CudaAddress address_ = 0;                     // constant after Open(), like the size; 0: not open
   uint64_t size_ = 0;
 };
 

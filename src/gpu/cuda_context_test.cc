@@ -26,8 +26,8 @@ using ::testing::Not;
 
 constexpr char kOne[] = "8.6 1048576 Stand-in";
 
-// The other process's part, which is a test that is not run otherwise: it fills memory with 0, 1, 2, ..., hands its handle out,
-// waits, and says by its end whether the numbers are still there.
+// The other process, as a test that only runs on request. It fills memory with 0, 1, 2, ..., passes its
+// handle on and waits. It succeeds if the numbers are still there.
 constexpr size_t kBytes = 1000;
 constexpr int kFrom = 3;
 constexpr int kTo = 4;
@@ -60,7 +60,8 @@ TEST(MakerOfMemory, DISABLED_Run) {
   EXPECT_EQ(now, numbers);
 }
 
-// Another process with memory on the device: a driver that this one has opened cannot be used in a fork of it.
+// Another process with memory on the device. It is not a plain fork, because a fork cannot use a driver that
+// this process has opened.
 class Maker {
  public:
   Maker() {
@@ -83,7 +84,7 @@ class Maker {
     EXPECT_EQ(read(from[0], handle.bytes.data(), handle.bytes.size()), 64);
     close(from[0]);
   }
-  // It frees its memory, and says whether it was as it had made it.
+  // Makes it free its memory; returns false if the memory has changed.
   bool Free() const {
     EXPECT_EQ(write(to_, "x", 1), 1);
     int status = -1;
@@ -123,7 +124,7 @@ TEST(CudaMemory, IsReadAndWrittenWhereAnotherProcessHasIt) {
     ASSERT_TRUE((*memory)->Read(0, begin).ok());
     EXPECT_THAT(begin, ElementsAre(std::byte{250}, std::byte{251}, std::byte{252}, std::byte{3}));
   }
-  EXPECT_FALSE(maker.Free());  // it has seen what was written
+  EXPECT_FALSE(maker.Free());  // it has seen the written data
   EXPECT_THAT(gpus.Calls(), Not(Contains(HasSubstr("violation"))));
 }
 
@@ -146,7 +147,7 @@ TEST(CudaMemory, FailsWithWhatTheDriverSays) {
   EXPECT_TRUE(maker.Free());
 }
 
-// What DeviceMemory::Create() has made in another process, by its descriptor.
+// Memory of DeviceMemory::Create() in another process, imported by its descriptor.
 TEST(DeviceMemory, LivesAsLongAsSomebodyHasIt) {
   const StandinGpus gpus("8.6 9000000 Stand-in");
   const auto context = CudaContext::Create(FindGpus(6.0).driver, 0).value();
@@ -179,7 +180,7 @@ TEST(DeviceMemory, FailsWithWhatTheDriverSays) {
   EXPECT_EQ(DeviceMemory::Create(context, 0).status().code(), StatusCode::kInvalidArgument);
   const auto made = DeviceMemory::Create(context, 1).value();
   const UniqueFd descriptor = made->Export().value();
-  // More than there is.
+  // More than the memory's size.
   EXPECT_THAT(DeviceMemory::Import(context, descriptor.get(), size_t{4} << 20).status().message(),
               HasSubstr("cuMemMap: CUDA_ERROR_INVALID_VALUE"));
   gpus.Fail("cuMemSetAccess 719");
@@ -211,7 +212,7 @@ TEST(CudaContext, CopiesToTheDeviceAndWithinAndZeroesWhatWasBehind) {
                                  std::byte{0}, std::byte{9}, std::byte{9}));
 }
 
-// Waits until the device answers again, which a thread has to see.
+// Waits until the device answers again; its thread has to notice that.
 void AwaitAnswer(ClientGpus::Memory& memory) {
   const Buffer byte = CopyToHeap(std::vector<std::byte>(1));
   for (int i = 0; i < 2000 && !memory.Read(0, byte).ok(); ++i) usleep(5000);
@@ -237,7 +238,7 @@ TEST(ClientGpus, MakeAContextForTheFirstMemoryAndEndItWithTheLast) {
     }
     EXPECT_THAT(clients.Open(0, CudaIpcHandle{}).status().message(), HasSubstr("CUDA_ERROR_INVALID_VALUE"));
   }
-  EXPECT_EQ(CallsOf(gpus, "no-context").size(), 2);  // that of the handle which is none, too
+  EXPECT_EQ(CallsOf(gpus, "no-context").size(), 2);  // one of them for the invalid handle
   EXPECT_TRUE(maker.Free());
 }
 
@@ -252,7 +253,7 @@ TEST(ClientGpus, DoNotWaitForADeviceThatHangs) {
     const std::string hangs = "GPU 0 has not answered for 50 ms (--gpu-timeout-ms)";
     EXPECT_EQ(memory->Read(0, bytes), UnavailableError(hangs));
     EXPECT_FALSE(bytes.owner()->unique()) << "the copy may come yet";
-    // At once, whatever it is.
+    // Further calls of any kind fail at once.
     EXPECT_EQ(memory->Write(0, bytes), UnavailableError(hangs));
     EXPECT_EQ(clients.Open(0, maker.handle).status(), UnavailableError(hangs));
     EXPECT_EQ(clients.Stalls().at(0), 1);

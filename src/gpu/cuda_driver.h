@@ -1,12 +1,13 @@
-// CudaDriver: the functions of NVIDIA's driver that Braid calls, found at run time in libcuda.so.1. Nothing of CUDA is
-// needed to build; what is declared here are facts of the driver's binary interface, from its public documentation.
+// CudaDriver: the functions of NVIDIA's driver that Braid calls, loaded at run time from libcuda.so.1. The
+// build needs no CUDA. The declarations here describe the driver's binary interface, from its public
+// documentation.
 //
 //   Result<std::shared_ptr<const CudaDriver>> driver = CudaDriver::Open();
-//   if (!driver.ok()) return;   // there is no GPU that could be used; the status says why
+//   if (!driver.ok()) return;   // no usable GPU; the status has the reason
 //   BRAID_RETURN_IF_ERROR((*driver)->Check("cuDeviceGetCount", (*driver)->device_get_count(&count)));
 //
-// A process that has opened the driver may not be forked and go on to use it in the child: the driver refuses that
-// (CUDA_ERROR_NOT_INITIALIZED). The warm interpreter, which workers fork from, never opens it.
+// After a fork, the child cannot use a driver that its parent has opened (CUDA_ERROR_NOT_INITIALIZED). The
+// warm interpreter, from which workers are forked, therefore never opens it.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 namespace braid {
 
 using CudaDevice = int;
-// An address in a device's memory, which the host cannot read.
+// An address in a device's memory; the host cannot read it.
 using CudaAddress = unsigned long long;
 using CudaContextHandle = struct CUctx_st*;
 using CudaStream = struct CUstream_st*;
@@ -28,20 +29,21 @@ struct CudaUuid {
   std::array<unsigned char, 16> bytes;
 };
 
-// Names memory of a device to other processes.
+// Identifies device memory for other processes.
 struct CudaIpcHandle {
   std::array<char, 64> bytes;
 };
 
-// Physical memory of a device, which is mapped to be used, and can be handed to other processes by a descriptor.
+// Physical memory of a device. It must be mapped for use, and can be shared with other processes by
+// descriptor.
 using CudaMemHandle = unsigned long long;
 struct CudaMemLocation {
   int type = 1;  // a device
   int id = 0;
 };
 struct CudaMemProperties {
-  int type = 1;          // pinned, the only one that there is
-  int handle_types = 1;  // it can be exported by a POSIX file descriptor
+  int type = 1;          // pinned, the only value
+  int handle_types = 1;  // exportable as a POSIX file descriptor
   CudaMemLocation location;
   void* win32_handle = nullptr;
   unsigned char flags[8] = {};
@@ -53,9 +55,9 @@ struct CudaMemAccess {
 
 class CudaDriver {
  public:
-  static constexpr unsigned kStreamNonBlocking = 1;  // it does not wait for the default stream
+  static constexpr unsigned kStreamNonBlocking = 1;  // does not wait for the default stream
   static constexpr unsigned kEventDisableTiming = 2;
-  static constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;  // the only value that there is
+  static constexpr unsigned kIpcMemLazyEnablePeerAccess = 1;  // the only value
 
   static constexpr unsigned kHostRegisterPortable = 1;  // for all contexts
 
@@ -68,15 +70,16 @@ class CudaDriver {
   };
   enum PointerAttribute : int { kDeviceOrdinal = 9 };
 
-  // Loads and initializes the driver; makes no context, and takes no memory of a GPU. Errors: NOT_FOUND where there is
-  // no driver, or one that is too old; what cuInit() says otherwise, among it that there is no device.
+  // Loads and initializes the driver. Creates no context and allocates no GPU memory. Errors: NOT_FOUND if
+  // there is no driver or it is too old; otherwise the error of cuInit(), for example that there is no
+  // device.
   static Result<std::shared_ptr<const CudaDriver>> Open();
 
-  // OK for 0; otherwise INTERNAL (RESOURCE_EXHAUSTED where memory is missing):
-  // "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  // Returns OK for 0. Otherwise INTERNAL (RESOURCE_EXHAUSTED if memory is missing): "cuMemAlloc:
+  // CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
   Status Check(std::string_view function, int result) const;
 
-  // Named after cu*; all return a CUresult. Any thread.
+  // Named after the cu* functions; all return a CUresult. Thread-safe.
   int (*device_get_count)(int* count) = nullptr;
   int (*device_get)(CudaDevice* device, int ordinal) = nullptr;
   int (*device_get_name)(char* name, int size, CudaDevice device) = nullptr;
@@ -85,7 +88,7 @@ class CudaDriver {
   int (*device_get_attribute)(int* value, int attribute, CudaDevice device) = nullptr;
   int (*device_primary_ctx_retain)(CudaContextHandle* context, CudaDevice device) = nullptr;
   int (*device_primary_ctx_release)(CudaDevice device) = nullptr;
-  // What follows needs a context that is the thread's own (current).
+  // The following functions need a context that is current on the thread.
   int (*ctx_push_current)(CudaContextHandle context) = nullptr;
   int (*ctx_pop_current)(CudaContextHandle* context) = nullptr;
   int (*ctx_synchronize)() = nullptr;

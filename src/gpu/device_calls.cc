@@ -28,10 +28,10 @@ struct DeviceCalls::State {
 
   const Options options;
   mutable Mutex mutex;
-  // Null when the log may be gone. Lines are written with the lock held, since they are few.
+  // Null if the log may be destroyed. Lines are few, so they are logged with the lock held.
   Logger* log BRAID_GUARDED_BY(mutex) = options.log;
   int64_t hangs_since_ns BRAID_GUARDED_BY(mutex) =
-      0;  // when the call began to be waited for; 0: it does not hang
+      0;  // when the wait for the hanging call began; 0: no call hangs
   uint64_t stalls BRAID_GUARDED_BY(mutex) = 0;
 };
 
@@ -57,14 +57,14 @@ Status DeviceCalls::Run(std::function<Status()> call) {
   Post([call = std::move(call), done]() mutable {
     Status status = OutOfMemory();
     const Status fault = Guarded([&] { status = call(); });
-    call = nullptr;  // who waits finds that it has let go of what it had
+    call = nullptr;  // released before the waiting thread gets the result
     done->set_value(fault.ok() ? status : fault);
   });
   if (result.wait_for(std::chrono::nanoseconds(state_->options.limit_ns)) == std::future_status::ready)
     return result.get();
   Status hangs = state_->Hangs();
   MutexLock lock(state_->mutex);
-  // It may have come back just now.
+  // The call may just have ended.
   if (result.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return result.get();
   if (state_->hangs_since_ns != 0) return hangs;
   state_->hangs_since_ns = since_ns;

@@ -1,5 +1,5 @@
-// DeviceCalls: calls of the driver for one device, on a thread of their own, so that who waits for one waits no longer than a
-// limit. The driver of a device that hangs may never return.
+// DeviceCalls: runs driver calls for one device on a dedicated thread, with a timeout. The driver of a device
+// that hangs may never return.
 //
 //   DeviceCalls calls({.gpu = 0, .limit_ns = 10 * kSecondNs, .log = &log});
 //   auto bytes = std::make_shared<Bytes>(size);
@@ -16,24 +16,25 @@
 
 namespace braid {
 
-// Any thread.
+// Thread-safe.
 class DeviceCalls {
  public:
   struct Options {
     int gpu = 0;
     int64_t limit_ns = 10'000'000'000;
-    Logger* log = nullptr;  // outlives this; null: nothing is said
+    Logger* log = nullptr;  // outlives the object; null: no log
   };
   explicit DeviceCalls(const Options& options);
-  // Waits for the calls that are under way, within the limit; what hangs is left behind, with its thread.
+  // Waits for pending calls, within the limit. Abandons a call that hangs, with its thread.
   ~DeviceCalls();
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
 
-  // Runs `call` behind those before it, and waits for its end. It owns what it uses, since it may go on when this has returned.
-  // Errors: those of `call`; UNAVAILABLE when the limit has passed, and from then on at once, until the device has come back.
+  // Runs `call` after earlier calls, and waits for its result. The call must own its data, because it may go
+  // on after a timeout. Errors: those of `call`; UNAVAILABLE after the limit. Later calls then fail at once,
+  // until the device answers again.
   Status Run(std::function<Status()> call);
-  // The same without waiting.
+  // Runs `call` after earlier calls, without waiting.
   void Post(std::function<void()> call);
 
   // How often the device has hung so far.
@@ -42,7 +43,7 @@ class DeviceCalls {
  private:
   struct State;
 
-  const std::shared_ptr<State> state_;  // shared with calls that are left behind
+  const std::shared_ptr<State> state_;  // shared with abandoned calls
   std::unique_ptr<ElasticThreads> thread_;
 };
 

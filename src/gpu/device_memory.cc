@@ -33,7 +33,7 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(std::shared_ptr<CudaC
   const CudaDriver& cuda = *context->driver_;
   std::unique_ptr<DeviceMemory> memory(new DeviceMemory(std::move(context), bytes));
   BRAID_RETURN_IF_ERROR(memory->context_->Within([&] {
-    // The number itself stands in the place of a pointer.
+    // The API passes the number itself in the pointer argument.
     BRAID_RETURN_IF_ERROR(cuda.Check(
         "cuMemImportFromShareableHandle",
         cuda.mem_import(&memory->handle_, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
@@ -55,7 +55,7 @@ Status DeviceMemory::Map() {
   return cuda.Check("cuMemSetAccess", cuda.mem_set_access(address_, size_, &access, 1));
 }
 
-// A device that is lost fails each of these; there is nothing left to give back then.
+// On a lost device these calls fail, and nothing is left to release.
 DeviceMemory::~DeviceMemory() {
   const CudaDriver& cuda = *context_->driver_;
   static_cast<void>(context_->Within([&] {

@@ -41,14 +41,14 @@ Result<GpuDevice> Describe(const CudaDriver& driver, int ordinal) {
 
 Status Find(double least_capability, GpuDevices& gpus) {
   auto driver = CudaDriver::Open();
-  // What most machines are: not worth a word.
+  // Most machines have no driver, so it is not logged.
   if (!driver.ok() && driver.status().code() == StatusCode::kNotFound) return OkStatus();
   BRAID_RETURN_IF_ERROR(driver.status());
   int count = 0;
   BRAID_RETURN_IF_ERROR((*driver)->Check("cuDeviceGetCount", (*driver)->device_get_count(&count)));
   for (int i = 0; i < count; ++i) {
     BRAID_ASSIGN_OR_RETURN(GpuDevice device, Describe(**driver, i));
-    // As numbers of two parts: 10.0 is above 9.0.
+    // Compared as versions: 10.0 is above 9.0.
     if (device.capability_major + device.capability_minor / 10.0 + 1e-6 < least_capability) {
       gpus.notes.push_back(fmt::format(
           "GPU {} ({}) is not used: its compute capability is {}.{}, and "

@@ -1,4 +1,4 @@
-// The GPUs that models can be placed on.
+// GpuDevices: the GPUs on which models can be placed.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace braid {
 
 struct GpuDevice {
-  int id = 0;  // as the driver counts those that CUDA_VISIBLE_DEVICES lets be seen
+  int id = 0;  // the driver's number among the devices that CUDA_VISIBLE_DEVICES makes visible
   std::string name;
   std::string uuid;  // "GPU-8a5e3c1c-..."
   uint64_t memory_bytes = 0;
@@ -21,14 +21,14 @@ struct GpuDevice {
 };
 
 struct GpuDevices {
-  std::shared_ptr<const CudaDriver> driver;  // shared by all who use it; null where no device is
+  std::shared_ptr<const CudaDriver> driver;  // shared by all users of the driver; null if there is no device
   std::vector<GpuDevice> devices;            // in the order of their ids, which may have gaps
-  // Sentences for the log: why there are none where there is a driver, and which devices are too old.
+  // Log messages: why no device was found despite a driver, and which devices are too old.
   std::vector<std::string> notes;
 };
 
-// What the driver finds, without those whose compute capability is below `least_capability` (6.0). Makes no contexts.
-// Never fails: a machine without a driver, or whose driver does not work, has none.
+// Returns the driver's devices with at least `least_capability` as compute capability (6.0). Creates no
+// contexts. Never fails: without a working driver, the list is empty.
 GpuDevices FindGpus(double least_capability);
 
 }  // namespace braid

@@ -39,7 +39,7 @@ TEST(FindGpus, LeavesOutWhatIsTooOldAndSaysSo) {
   EXPECT_EQ(found.devices[1].id, 2);
   EXPECT_THAT(found.notes, ElementsAre("GPU 0 (Old) is not used: its compute capability is 5.2, and "
                                        "--min-supported-compute-capability is 6.0"));
-  // As versions, not as decimals.
+  // Compared as versions, not as decimals.
   EXPECT_EQ(FindGpus(9.5).devices.size(), 1);
   EXPECT_EQ(FindGpus(9.0).devices.size(), 2);
   EXPECT_EQ(FindGpus(11.0).driver, nullptr);
@@ -71,7 +71,7 @@ TEST(FindGpus, HasNoneWhereTheDriverFails) {
   EXPECT_THAT(FindGpus(6.0).notes, ElementsAre("GPUs are not used: cuDeviceTotalMem: CUDA error 9999"));
 }
 
-// Why neither the server's children nor the warm interpreter's may inherit a driver that is open.
+// This is why neither the server's children nor those of the warm interpreter may inherit an open driver.
 TEST(CudaDriver, CannotBeUsedInAForkedChild) {
   const StandinGpus gpus(kTwo);
   ASSERT_EQ(FindGpus(6.0).devices.size(), 2);

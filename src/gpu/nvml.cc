@@ -39,7 +39,7 @@ Result<Value> Nvml::Ask(const std::string& uuid, std::string_view function, Call
     }
   }
   BRAID_RETURN_IF_ERROR(failed_);
-  // Asked for each time: a device that was lost and is back has another.
+  // Looked up each time: a device that was lost and has come back has another handle.
   Functions::Handle handle = nullptr;
   BRAID_RETURN_IF_ERROR(
       Check(functions_, "nvmlDeviceGetHandleByUUID", functions_.handle_by_uuid(uuid.c_str(), &handle)));

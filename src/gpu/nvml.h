@@ -1,5 +1,5 @@
-// Nvml: what libnvidia-ml.so.1 tells of the devices while they work. It opens no context, and is loaded when it is first
-// asked.
+// Nvml: live statistics of GPUs from libnvidia-ml.so.1. It opens no context, and loads the library at the
+// first query.
 //
 //   Nvml nvml;
 //   Result<NvmlMemory> memory = nvml.Memory(gpu.uuid);
@@ -19,11 +19,12 @@ struct NvmlMemory {
   uint64_t used_bytes = 0;  // by all processes
 };
 
-// Any thread.
+// Thread-safe.
 class Nvml {
  public:
-  // Of the device with this UUID ("GPU-8a5e3c1c-..."). Errors: NOT_FOUND without the library; what it says otherwise,
-  // "nvmlDeviceGetPowerUsage: Not Supported", as many devices do for some of these.
+  // Query the device with this UUID ("GPU-8a5e3c1c-..."). Errors: NOT_FOUND without the library; otherwise
+  // the library's error, for example "nvmlDeviceGetPowerUsage: Not Supported", because many devices lack some
+  // queries.
   Result<NvmlMemory> Memory(const std::string& uuid);
   Result<double> Utilization(const std::string& uuid);  // 0 to 1
   Result<double> PowerWatts(const std::string& uuid);
@@ -34,7 +35,7 @@ class Nvml {
  private:
   struct Functions {
     using Handle = void*;
-    // As the library lays them out.
+    // The library's layout.
     struct Utilization {
       unsigned gpu, memory;
     };
@@ -54,13 +55,13 @@ class Nvml {
 
   static Result<Functions> Load();
   static Status Check(const Functions& functions, std::string_view function, int result);
-  // `call` of the functions, with the handle of the device.
+  // Makes `call` with the functions and the device's handle.
   template <class Value, class Call>
   Result<Value> Ask(const std::string& uuid, std::string_view function, Call call);
 
   Mutex mutex_;
   bool tried_ BRAID_GUARDED_BY(mutex_) = false;
-  Status failed_ BRAID_GUARDED_BY(mutex_);  // why there are no functions, once it was tried
+  Status failed_ BRAID_GUARDED_BY(mutex_);  // the error of loading the functions, once tried
   Functions functions_ BRAID_GUARDED_BY(mutex_);
 };
 

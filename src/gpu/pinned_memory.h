@@ -1,12 +1,12 @@
-// PinnedMemory: memory between processes that is locked in its place, so that devices copy from and to it by themselves. What is
-// not pinned the driver copies in pieces, by way of memory of its own.
+// PinnedMemory: shared memory whose pages are locked, so that devices can copy from and to it directly. The
+// driver copies unpinned memory in pieces through its own buffers.
 //
 //   auto pinned = std::make_shared<PinnedMemory>(max_bytes);
-//   pinned->Pin(buffer, context, thread);   // what is not pinned then is copied all the same
+//   pinned->Pin(buffer, context, thread);   // if it cannot be pinned, the copy works all the same
 //   BRAID_RETURN_IF_ERROR(context->CopyFrom(address, {buffer.mutable_data(), buffer.size()}));
 //
-// Pages are pinned where they are, so nothing is copied once more for it. That takes longer than to copy them, so what is pinned
-// stays pinned as long as it is mapped, and arenas use it again.
+// Pages are pinned in place, so no extra copy is needed. Pinning takes longer than copying, so memory stays
+// pinned as long as it is mapped, and arenas reuse it.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,19 @@
 
 namespace braid {
 
-// Any thread.
+// Thread-safe.
 class PinnedMemory : public std::enable_shared_from_this<PinnedMemory> {
  public:
-  // Does something on a thread that may wait for the device.
+  // Runs a function on a thread that may wait for the device.
   using Thread = std::function<void(std::function<void()>)>;
 
   explicit PinnedMemory(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Pins a mapping, unless it is null, or pinned, or there is no room for it, or the driver has refused it once. That is undone on `thread`
-  // before it is unmapped, or by the driver with the end of the context. Blocks as the driver does. REQUIRES: this is a
-  // std::shared_ptr's.
+  // Pins a mapping, unless it is null or pinned, there is no room, or the driver has refused it before. It is
+  // unpinned on `thread` before it is unmapped, or by the driver when the context ends. Blocks as the driver
+  // does. REQUIRES: a std::shared_ptr owns this object.
   void Pin(SharedMapping* mapping, const std::shared_ptr<CudaContext>& device, Thread thread);
-  // The same for what `buffer` lies in, if that is memory between processes.
+  // Like above, for the mapping that contains `buffer`, if it is shared memory.
   void Pin(const Buffer& buffer, const std::shared_ptr<CudaContext>& device, Thread thread);
 
   uint64_t max_bytes() const { return max_bytes_; }

@@ -130,7 +130,7 @@ TEST_F(PinnedMemoryTest, IsPinnedAnewWhenTheContextHasGone) {
   EXPECT_THAT(Calls(), ElementsAre("pin 65536", "pin 65536", "unpin 65536", "pin 65536"));
 }
 
-// Mappings go on any thread, while others pin.
+// Mappings are unmapped on any thread while others pin.
 TEST_F(PinnedMemoryTest, ManyThreads) {
   const auto pinned = std::make_shared<PinnedMemory>(3 * kPages);
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-// A library of the machine that is looked for at run time, and its functions by name. It stays loaded as long as the
-// process lives: what a driver has begun is not taken away from under its threads.
+// SharedLibrary: a library that is found at run time, and its functions by name. It is never unloaded,
+// because a driver's threads may still run in it.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace braid {
 
 class SharedLibrary {
  public:
-  // The library that the dynamic linker finds under `name` ("libcuda.so.1"). Errors: NOT_FOUND, with what the linker
-  // says.
+  // Opens the library that the dynamic linker finds under `name` ("libcuda.so.1"). Errors: NOT_FOUND, with
+  // the linker's message.
   static Result<SharedLibrary> Open(const std::string& name);
 
-  // Sets `function` to the function `name`. Errors: NOT_FOUND for a library that has none such.
+  // Sets `function` to the function `name`. Errors: NOT_FOUND if the library does not have it.
   template <class Function>
   Status Find(const char* name, Function*& function) const {
     BRAID_ASSIGN_OR_RETURN(void* found, Address(name));

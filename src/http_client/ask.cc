@@ -26,7 +26,7 @@ std::string Head(const Dialer& dialer, const HttpQuestion& question) {
   return head + "\r\n";
 }
 
-// Returns when all is sent, the connection is over or the time is.
+// Returns when everything is sent, the connection is over, or the time is up.
 void Send(Socket& socket, std::string_view head, std::string_view body, int64_t deadline_ns) {
   while (!head.empty() || !body.empty()) {
     const std::array<iovec, 2> rest{iovec{const_cast<char*>(head.data()), head.size()},
@@ -46,7 +46,7 @@ Result<int> AskHttp(const Dialer& dialer, const HttpQuestion& question, int64_t 
   const int64_t deadline_ns = SteadyNowNs() + timeout_ns;
   BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<Socket> socket,
                          Socket::Dial(dialer, false, static_cast<double>(timeout_ns) * 1e-9));
-  // A server that refuses a body may have answered before it has it all, and closed.
+  // A server that refuses a body may respond and close before it has received all of it.
   Send(*socket, Head(dialer, question), question.body, deadline_ns);
   std::string answer;
   std::array<char, 4096> piece;

@@ -1,5 +1,5 @@
-// One request of HTTP/1.1 to somebody else's server, over a connection of its own. Blocks; for threads that have nothing better to
-// do.
+// Sends one HTTP/1.1 request to another server over a new connection. Blocks; call it only on threads that
+// may wait.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace braid::client {
 struct HttpQuestion {
   std::string_view method;
   std::string_view target;
-  std::string_view content_type = {};  // "": there is no body
+  std::string_view content_type = {};  // "": no body
   std::string_view body = {};
 };
 
-// The status of the answer, of which no more than the head is read. Errors: UNAVAILABLE when there is no connection, or no answer
-// within `timeout_ns`.
+// Returns the status of the response, and reads only its head. Errors: UNAVAILABLE without a connection, or
+// without a response within `timeout_ns`.
 Result<int> AskHttp(const Dialer& dialer, const HttpQuestion& question, int64_t timeout_ns);
 
 }  // namespace braid::client

@@ -14,7 +14,7 @@
 namespace braid::client {
 namespace {
 
-// Takes one connection on a port of the system's.
+// Accepts one connection, on a port that the system chooses.
 class OneCallServer {
  public:
   explicit OneCallServer(std::function<void(int)> serve) : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -33,7 +33,7 @@ class OneCallServer {
   }
   ~OneCallServer() { thread_.join(); }
 
-  // The status, or why there is none.
+  // Returns the status, or the error.
   std::string Ask(const HttpQuestion& question, int64_t timeout_ns = 20'000'000'000) const {
     const auto dialer = Dialer::Make({"127.0.0.1", port_}, {}).value();
     const Result<int> status = AskHttp(*dialer, question, timeout_ns);
@@ -47,7 +47,7 @@ class OneCallServer {
   std::thread thread_;
 };
 
-// What comes until it ends with `end`, or the connection does.
+// Reads until the text ends with `end`, or the connection ends.
 std::string ReadUntil(int fd, std::string_view end) {
   std::string all;
   char piece[4096];

@@ -1,4 +1,4 @@
-// What frames a response of HTTP/1.1: its head, and the chunks of its body.
+// The framing of an HTTP/1.1 response: its head, and the chunks of its body.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,19 @@ namespace braid::client {
 
 struct HttpHead {
   int status = 0;
-  size_t head_bytes = 0;  // up to and with the empty line
+  size_t head_bytes = 0;  // up to and including the empty line
   size_t body_bytes = 0;
-  size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: the body is JSON alone
+  size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: the body is only JSON
   bool chunked = false;
   bool to_the_end = false;  // the body ends with the connection
   bool close = false;
 };
 
-// Reads the head of a response, of which `bytes` is a beginning. nullopt: more is needed. Errors: it is malformed, or longer than
-// 64 KiB.
+// Parses the head of a response from its first `bytes`. Returns nullopt if more bytes are needed. Errors:
+// malformed, or longer than 64 KiB.
 Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes);
 
-// Puts the chunks of a body, of which `bytes` is a beginning, together. nullopt: more is needed.
+// Joins the chunks of a body from its first `bytes`. Returns nullopt if more bytes are needed.
 Result<std::optional<std::string>> JoinChunks(std::string_view bytes);
 
 }  // namespace braid::client

@@ -19,7 +19,7 @@
 namespace braid::client {
 namespace {
 
-// How long a read waits at most, so that its thread sees when it is to end.
+// The longest wait of a read, so that its thread notices a shutdown.
 constexpr int kReadWaitMs = 100;
 
 std::string TlsReason() {
@@ -52,7 +52,7 @@ Result<UniqueFd> ConnectToPath(const std::string& path) {
   path.copy(to.sun_path, path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError("socket", errno);
-  // It is answered at once, or refused.
+  // Such a connection succeeds or fails at once.
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return fd;
   return UnavailableError(std::strerror(errno));
 }

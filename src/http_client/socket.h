@@ -1,4 +1,4 @@
-// A client's TCP connection, with TLS or without.
+// Socket: a client's TCP connection, with or without TLS.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,32 +17,33 @@ struct ssl_st;
 
 namespace braid::client {
 
-// What is used of certificates, as files in PEM.
+// The certificates to use, as PEM files.
 struct TlsOptions {
   bool enabled = false;
   std::string ca_file;    // "": the system's
-  std::string cert_file;  // of the client; "": none
+  std::string cert_file;  // the client's; "": none
   std::string key_file;
   bool verify_peer = true;
   bool verify_host = true;
 };
 
-// Where a server is.
+// The address of a server.
 struct Address {
-  // Beginning with '/': the path of a Unix socket, which has no port.
+  // The path of a Unix socket, without a port, if it begins with '/'.
   std::string host;
   std::string port;
-  // "host:port", as a server knows itself.
+  // Returns "host:port".
   std::string authority() const;
 };
 
-// Reads "host:port", "[::1]:port", or "host" with a port of `protocol_port`; a leading "http://" or "https://" is taken off.
+// Parses "host:port", "[::1]:port", or "host" with the default `protocol_port`. A leading "http://" or
+// "https://" is removed.
 Result<Address> ParseAddress(std::string_view text, std::string_view protocol_port);
 
-// Makes connections. Immutable: any thread.
+// Opens connections. Immutable and thread-safe.
 class Dialer {
  public:
-  // Errors: a file of TLS that cannot be used.
+  // Errors: a TLS file that cannot be used.
   static Result<std::shared_ptr<const Dialer>> Make(Address address, const TlsOptions& tls);
   ~Dialer();
   Dialer(const Dialer&) = delete;
@@ -60,13 +61,14 @@ class Dialer {
   ssl_ctx_st* context_ = nullptr;
 };
 
-// Waits for poll()'s `events` until a steady time; false when it is over.
+// Waits for poll()'s `events` until a steady time. Returns false on timeout.
 bool WaitFor(int fd, int16_t events, int64_t deadline_ns);
 
-// One connection. One thread.
+// One connection. Not thread-safe.
 class Socket {
  public:
-  // Connects, within `timeout_s`. `http2`: asks for it in the handshake of TLS. Errors: UNAVAILABLE, which do not say where.
+  // Connects within `timeout_s`. With `http2`, the TLS handshake requests HTTP/2. Errors: UNAVAILABLE, whose
+  // text does not name the address.
   static Result<std::unique_ptr<Socket>> Dial(const Dialer& dialer, bool http2, double timeout_s);
   ~Socket();
   Socket(const Socket&) = delete;
@@ -74,14 +76,15 @@ class Socket {
 
   int fd() const { return fd_.get(); }
 
-  // Writes what can be written at once; the number of bytes, 0 where there is no room now. Errors: the connection is over.
+  // Writes as many bytes as possible without blocking. Returns their number; 0 if the buffer is full. Errors:
+  // the connection is over.
   Result<size_t> Write(std::span<const iovec> pieces);
 
-  // Reads what is there, at most `size` bytes; 0 where there is nothing now. With `wait` it waits for something, for 100 ms at most.
-  // Errors: the connection is over, or the server has closed it.
+  // Reads the available bytes, at most `size`. Returns 0 if there are none. With `wait`, waits up to 100 ms
+  // for bytes. Errors: the connection is over, or the server has closed it.
   Result<size_t> Read(char* to, size_t size, bool wait);
 
-  // Bytes were read from the system and not yet by Read(): the descriptor does not tell of them.
+  // Whether bytes are buffered here that poll() on the descriptor does not report.
   bool buffered() const;
 
  private:

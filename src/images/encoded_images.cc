@@ -15,14 +15,15 @@
 namespace braid {
 namespace {
 
-// A file of some kilobytes can be a picture of gigabytes, and one input of any size can be made of small
-// pictures. More than these nobody means, in one image, and in the tensors of one request.
+// Limits for one image, and for the tensors of one request. A file of some kilobytes can be a picture of
+// gigabytes, and many small pictures can make a large input. No legitimate request needs more.
 constexpr int64_t kMostPixels = int64_t{64} << 20;
 constexpr uint64_t kMostBytes = uint64_t{2} << 30;
-// Requests whose images wait for a thread.
+// The limit for requests whose images wait for a thread.
 constexpr size_t kMostWaiting = 4096;
 
-// What the images of a request may still take: what a client sends costs thousands of times its size here.
+// The rest of a request's limits. Decoded images can be thousands of times as large as the bytes that the
+// client sent.
 struct Budget {
   explicit Budget(int64_t most) : most_pixels(most), pixels(most) {}
 
@@ -39,7 +40,7 @@ bool IsOfImages(const ServableInfo& info, const Tensor& input) {
   return rank == 4 || (rank == 5 && info.kind == ServableKind::kPipeline);
 }
 
-// How many images an input says that it has.
+// Returns the number of images in an input, from its shape.
 Result<int64_t> CountOf(const Tensor& input, const DimensionRange& batch, const std::string& name) {
   if (input.shape.size() != 1) {
     return FaultError(Fault::kInvalidNoOfShapeDimensions,
@@ -60,7 +61,7 @@ Result<int64_t> CountOf(const Tensor& input, const DimensionRange& batch, const 
   return count;
 }
 
-// The images of an input, one a string. Looks at nothing inside them.
+// Returns the images of an input as strings, without reading them.
 Result<std::vector<std::string_view>> Split(const Tensor& input, int64_t count, const std::string& name) {
   std::vector<std::string_view> images;
   BytesElements elements(input.data.text());
@@ -95,7 +96,7 @@ class InputDecoder {
         budget_(budget),
         name_("; input name: " + spec.name) {}
 
-  // `input` is one of `request`.
+  // REQUIRES: `input` is one of `request`.
   Status Decode(const InferenceRequest& request, Tensor& input) {
     BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ImageTargetOf(spec_));
     if (!HoldsPixels(spec_.type)) {
@@ -107,11 +108,11 @@ class InputDecoder {
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string_view> images, Split(input, count, name_));
 
     Tensor decoded{input.name, spec_.type, {}, {}};
-    ImageSize size;         // of all of them
-    size_t bytes_each = 0;  // of one in the tensor
+    ImageSize size;         // the common size of all images
+    size_t bytes_each = 0;  // the bytes of one image in the tensor
     std::vector<uint8_t> scratch;
     for (size_t i = 0; i < images.size(); ++i) {
-      // Its client has gone, or the time that it gave is over.
+      // The client has disconnected, or its timeout has passed.
       if (request.cancelled()) return CancelledError("Request cancelled before its images were decoded");
       BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<DecodedImage> image, DecodeOne(images[i], i, target));
       const ImageSize wanted = image->size();
@@ -148,7 +149,7 @@ class InputDecoder {
     const std::string which = "image " + std::to_string(index) + name_;
     const std::optional<ImageSize> size = ReadImageSize(encoded);
     if (!size) return FaultError(Fault::kImageParsingFailed, which);
-    // Neither side is of more than 32 bits.
+    // Neither side has more than 32 bits, so the product fits.
     if (size->width > kMostPixels / size->height) {
       return FaultError(Fault::kImageParsingFailed, "more than " + std::to_string(kMostPixels) +
                                                         " pixels: " + Text(*size) + ", " + which);
@@ -179,7 +180,7 @@ class InputDecoder {
   ImageCodec& codec_;
   BufferAllocator& allocator_;
   Budget& budget_;
-  const std::string name_;  // at the end of texts
+  const std::string name_;  // the end of error texts
 };
 
 }  // namespace
@@ -212,7 +213,7 @@ void ImageDecoder::DecodeThen(std::unique_ptr<InferenceRequest> request,
     next(std::move(request), UnavailableError("too many requests wait for their images to be decoded"));
     return;
   }
-  // Shared since work is copyable.
+  // In a shared pointer, because the work must be copyable.
   auto shared = std::make_shared<std::unique_ptr<InferenceRequest>>(std::move(request));
   threads_.Run([this, shared, next = std::move(next)] {
     std::unique_ptr<InferenceRequest> request = std::move(*shared);

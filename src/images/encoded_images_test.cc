@@ -61,15 +61,15 @@ std::vector<Number> Values(const Tensor& tensor) {
   return values;
 }
 
-// Two pixels beside each other: red, green, blue of each.
+// Two adjacent pixels, each as red, green, blue.
 std::string TwoPixels() { return Png(2, 1, 3, {10, 20, 30, 110, 120, 130}); }
 
-// One picture, or another that says it is as large and ends early.
+// The bytes alternate between a picture and a truncated one that claims the same size.
 TEST(EncodedImages, ThatChangeMeanwhileAreDecodedOrRefused) {
   const std::string whole(Encoded({TwoPixels()}).data.text());
   std::string cut = whole;
   cut[0] = static_cast<char>(cut[0] - 20);
-  cut[24] = '\x7f';  // of its height
+  cut[24] = '\x7f';  // a byte of its height
   const Buffer restless = RestlessBytes(whole, cut);
   for (int i = 0; i < 500; ++i) {
     const auto decoded =
@@ -201,7 +201,7 @@ TEST(EncodedImages, ThatWouldBeTooLargeAreNotDecoded) {
                        "images of shape [1,40000,40000,3] take more than 2147483648 bytes; input name: b"));
 }
 
-// However small each of them is.
+// A limit for the sum, however small each image is.
 class TotalOfPixels : public ::testing::Test {
  protected:
   static Status Decode(std::vector<std::vector<std::string>> inputs) {
@@ -233,7 +233,7 @@ TEST_F(TotalOfPixels, IsOfAllImagesOfARequest) {
       FaultError(Fault::kImageParsingFailed,
                  "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
                  "1; input name: c"));
-  // By what the header says: it is not decoded.
+  // According to its header; it is not decoded.
   EXPECT_EQ(Decode({{Png(3, 3, 1, {})}}).message(),
             "Image parsing failed - the images of the request have more than 8 pixels together "
             "(--image-max-pixels) with image 0; input name: b");
@@ -241,7 +241,7 @@ TEST_F(TotalOfPixels, IsOfAllImagesOfARequest) {
 
 TEST(EncodedImages, OfAllInputsTakeSoMuchMemoryTogether) {
   ServableInfo info = Info(DataType::kFp64, {1, 1, 1, 1});
-  // 2 GiB, which would do by themselves.
+  // 2 GiB, which would be allowed alone.
   info.inputs.push_back(Info(DataType::kFp64, {1, 16384, 16384, 1}).inputs[0]);
   info.inputs[1].name = "c";
   InferenceRequest request;
@@ -290,7 +290,7 @@ TEST(EncodedImages, OfOtherLayoutsAreRefused) {
             FaultError(Fault::kUnsupportedLayout, "layout: NCHW; input name: b"));
 }
 
-// A servable that hands out memory and counts.
+// A servable that allocates memory and counts the allocations.
 class Images final : public Servable {
  public:
   using Servable::Servable;
@@ -349,7 +349,7 @@ TEST_F(DecodeThen, GoesOnWithTheDecodedRequestInTheServablesMemory) {
   EXPECT_EQ(servable_->allocator.allocations, 1);
 }
 
-// Refuses it with what it was given.
+// Refuses the request with the given status.
 void Refuse(std::unique_ptr<InferenceRequest> request, Status status) { request->Refuse(std::move(status)); }
 
 TEST_F(DecodeThen, TellsWhatCannotBeDecoded) {
@@ -365,12 +365,12 @@ TEST_F(DecodeThen, TellsWhatIsCancelled) {
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);
 }
 
-// The second image would be refused if anybody looked at it.
+// The second image would be refused if it were checked.
 TEST_F(DecodeThen, LooksWhetherItIsCancelledBeforeEachImage) {
   const auto servable = std::make_shared<Images>(Info(DataType::kUint8, {-1, 1, 2, 3}));
   auto request = Request(Encoded({TwoPixels(), "no image"}));
   request->servable = ServableHandle::Enter(servable);
-  // After the first image, when the shape of all is known.
+  // After the first image, when the shape of all images is known.
   servable->allocator.on_allocate = [cancellation = request->cancellation] { cancellation->Cancel(); };
   decoder_.DecodeThen(std::move(request), Refuse);
   EXPECT_EQ(sink_.answer.get_future().get().code(), StatusCode::kCancelled);

@@ -1,4 +1,4 @@
-// ImageCodec: what decodes images: the library inside the server, or a native worker (backends/native).
+// ImageCodec: decodes images, in the server or in a native worker (backends/native).
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@
 
 namespace braid {
 
-// A decoded image, which is written once it is known where to.
+// A decoded image, which is written when its destination is known.
 class DecodedImage {
  public:
   virtual ~DecodedImage() = default;
 
-  // The size that it is written in: that which the target wanted for the image's own.
+  // The size of the written image, as ImageTarget::SizeFor() chose it.
   virtual ImageSize size() const = 0;
   // Writes width * height * channels bytes to `pixels`. Errors: kInternalError.
   virtual Status Write(uint8_t* pixels) const = 0;
 };
 
-// Any thread.
+// Thread-safe.
 class ImageCodec {
  public:
   virtual ~ImageCodec() = default;
 
-  // To one channel, or to three in the order blue, green, red. The first call takes some tenths of a second. Errors:
-  // kImageParsingFailed with `name`; kInternalError when what decodes cannot be had.
+  // Decodes to one channel, or to three in the order blue, green, red. The first call takes some tenths of a
+  // second. Errors: kImageParsingFailed with `name`; kInternalError if the decoder is not available.
   virtual Result<std::unique_ptr<DecodedImage>> Decode(std::string_view encoded, const ImageTarget& target,
                                                        const std::string& name) = 0;
 };
 
-// Decodes by OpenCV, whose library is loaded when the first image comes.
+// Decodes with OpenCV; its library is loaded for the first image.
 class OpenCvCodec final : public ImageCodec {
  public:
-  // `library` is the path of the library; empty: it is in folder `lib` beside the program, or in
+  // The library's path is `library`. If empty, the library is in folder `lib` beside the program, or in
   // `../lib/braid`.
   explicit OpenCvCodec(std::string library) : path_(std::move(library)) {}
 

@@ -7,7 +7,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-// Numbers at places that may lie behind the end, which gives zeros.
+// Reads numbers at any position; beyond the end they are zero.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -27,16 +27,16 @@ class Reader {
   const std::string_view bytes_;
 };
 
-// The size stands in the frame header, behind any number of other segments.
+// The size is in the frame header, after any number of other segments.
 ImageSize JpegSize(const Reader& bytes) {
   for (uint64_t at = 2; at < bytes.size();) {
     if (bytes.Byte(at) != 0xff) {
-      ++at;  // decoders skip what is no marker, too
+      ++at;  // decoders also skip bytes that are not a marker
       continue;
     }
     const uint32_t marker = bytes.Byte(at + 1);
     if (marker == 0xff || marker == 0) {
-      ++at;  // filling
+      ++at;  // fill byte
       continue;
     }
     at += 2;
@@ -54,7 +54,7 @@ ImageSize JpegSize(const Reader& bytes) {
 ImageSize BmpSize(const Reader& bytes) {
   const uint32_t header = bytes.Little32(14);
   if (header == 12) return {bytes.Little16(18), bytes.Little16(20)};
-  // Of rows from top to bottom the height is negative.
+  // The height is negative if the rows go from top to bottom.
   return {static_cast<int32_t>(bytes.Little32(18)),
           std::abs(int64_t{static_cast<int32_t>(bytes.Little32(22))})};
 }

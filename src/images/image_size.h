@@ -1,5 +1,5 @@
-// The size of an encoded image as its header tells it, read before anything is decoded: a few bytes can say
-// that they are a picture of gigabytes.
+// The size of an encoded image, read from its header before it is decoded: a few bytes can claim to be a
+// picture of gigabytes.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-// Of a JPEG, PNG, BMP or WebP, which are the formats that are decoded; nothing for other formats, and for
-// headers that are broken or tell a size of 0. Trusts no byte.
+// Returns the size of a JPEG, PNG, BMP or WebP, the formats that can be decoded. Returns nullopt for other
+// formats, for broken headers, and for a size of 0. Every byte is treated as untrusted.
 std::optional<ImageSize> ReadImageSize(std::string_view encoded);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// Headers of encoded images, which say how large the picture is before anything is decoded.
+// Fuzzes the headers of encoded images, which give the size before decoding.
 #include "images/image_size.h"
 
 #include <string>
@@ -7,7 +7,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace braid;
-  // In memory of its own, behind which no byte may be read.
+  // A separate allocation, so that reads beyond its end are detected.
   const std::string encoded(reinterpret_cast<const char*>(data), size);
   const auto image = ReadImageSize(encoded);
   if (image) BRAID_CHECK(image->width > 0 && image->height > 0);

@@ -27,7 +27,7 @@ TEST(ImageSize, IsReadFromEachFormat) {
 }
 
 TEST(ImageSize, OfJpegStandsBehindOtherSegments) {
-  // A comment that looks like a frame, filling bytes, garbage between segments.
+  // A comment that looks like a frame, fill bytes, and garbage between segments.
   const std::string comment = "\xff\xfe\x00\x0b\xff\xc0\x00\x11\x08\x00\x01\x00\x01"s;
   const std::string jpeg = "\xff\xd8"s + comment + "\xff\xff\xff\xd0 garbage" + std::string(kJpeg.substr(2));
   EXPECT_EQ(ReadImageSize(jpeg), Size({10, 6}));

@@ -25,10 +25,10 @@ int64_t Nearest(const DimensionRange& range, int64_t size) {
   return std::clamp(size, range.min, range.max < 0 ? std::numeric_limits<int64_t>::max() : range.max);
 }
 
-// How far a layout says that the last dimensions are height, width and channels.
+// Whether a layout says that the last dimensions are height, width and channels.
 enum class LayoutSays : unsigned char { kYes, kNothing, kNo };
 
-// Layouts are letters, '?' for any dimension and "..." for any number of them; also as "[N,H,W,C]".
+// A layout has letters, '?' for any dimension and "..." for any number of them; "[N,H,W,C]" is also possible.
 LayoutSays Read(const std::string& layout, size_t rank) {
   std::string letters;
   for (char letter : layout) {
@@ -42,7 +42,7 @@ LayoutSays Read(const std::string& layout, size_t rank) {
     if (known > rank) return LayoutSays::kNo;
     letters.replace(dots, 3, rank - known, '?');
   }
-  // The layout of a model stands for its input, to which a pipeline adds a dimension in front.
+  // The layout describes the model's input; a pipeline adds a dimension in front.
   if (rank == 5 && letters.size() == 4) letters.insert(0, 1, '?');
   if (letters.size() != rank) return LayoutSays::kNo;
   const std::string wanted = rank == 5 ? "??HWC" : "NHWC";

@@ -1,4 +1,4 @@
-// What an input wants of the images that it is given, as its specification tells it.
+// ImageTarget: the images that an input accepts, derived from its specification.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ struct ImageTarget {
   DimensionRange height;
   DimensionRange width;
   bool gray = false;
-  // Of rank 5: each image is a batch of its own.
+  // For rank 5: each image is a batch by itself.
   bool nested = false;
 
   int64_t channels() const { return gray ? 1 : 3; }
-  // The size that an image of this size gets: each side as near to its own as may be.
+  // Returns the size to which an image is resized: each side as close to its own as the input allows.
   ImageSize SizeFor(ImageSize image) const;
-  // The shape of `count` images.
+  // Returns the shape of `count` images.
   Shape ShapeOf(int64_t count, ImageSize size) const;
 };
 
-// REQUIRES: `input` is of rank 4 or 5. Errors: kUnsupportedLayout when its layout is not NHWC (or one that
-// may be), or there is none and the dimensions are those of NCHW; kInvalidNoOfChannels when it takes neither
-// three channels nor one.
+// REQUIRES: `input` has rank 4 or 5. Errors: kUnsupportedLayout if its layout cannot be NHWC, or if it has no
+// layout and the dimensions are those of NCHW. kInvalidNoOfChannels if it takes neither three channels nor
+// one.
 Result<ImageTarget> ImageTargetOf(const TensorSpec& input);
 
 }  // namespace braid

@@ -16,7 +16,7 @@ void Cast(const uint8_t* pixels, size_t count, std::byte* to) {
   for (size_t i = 0; i < count; ++i) numbers[i] = static_cast<Number>(pixels[i]);
 }
 
-// Both types of 16 bits hold numbers below 256 exactly, so the bits behind their mantissa are zeros.
+// Both 16-bit types hold numbers below 256 exactly, so the bits after the mantissa are zeros.
 uint16_t Half(uint8_t pixel) {
   if (pixel == 0) return 0;
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(pixel));

@@ -21,7 +21,7 @@
 namespace braid {
 namespace {
 
-// With these a process gets at all others, or at the kernel.
+// Capabilities that give access to all other processes or to the kernel.
 constexpr std::array kDroppedCapabilities = {
     CAP_SYS_PTRACE, CAP_SYS_ADMIN,    CAP_SYS_MODULE,        CAP_SYS_RAWIO, CAP_SYS_BOOT,
     CAP_SYS_TIME,   CAP_SYSLOG,       CAP_SYS_PACCT,         CAP_BPF,       CAP_PERFMON,
@@ -34,8 +34,8 @@ bool HasCapability(int capability) {
   return (sets.at(static_cast<size_t>(capability) / 32).effective >> (capability % 32) & 1) != 0;
 }
 
-// A program that root starts has all capabilities that are not dropped here; one that another user starts has none. `kept`
-// is one, or -1.
+// Limits the capabilities of programs that root starts; those of other users start without any. The
+// capability `kept` remains, unless it is -1.
 void DropCapabilities(IsolationLevel level, int kept = -1) {
   ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   if (level >= IsolationLevel::kStrict) {
@@ -47,19 +47,19 @@ void DropCapabilities(IsolationLevel level, int kept = -1) {
   for (const int capability : kDroppedCapabilities) ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
 }
 
-// Those that the calling thread has.
+// Drops the calling thread's capabilities.
 Status LayDownCapabilities() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, 2> sets{};
   if (::syscall(SYS_capget, &header, sets.data()) != 0) return ErrnoError("capget", errno);
-  // Filters around this process may refuse the call to those who have nothing to lay down.
+  // A filter around this process may refuse the call, so skip it if there is nothing to drop.
   if ((sets[0].permitted | sets[1].permitted) == 0) return OkStatus();
   sets = {};
   if (::syscall(SYS_capset, &header, sets.data()) != 0) return ErrnoError("capset", errno);
   return OkStatus();
 }
 
-// The network of a new namespace is off, with its loopback interface.
+// A new network namespace starts with its loopback interface switched off.
 Status SwitchLoopbackOn() {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ErrnoError("socket", errno);
@@ -71,7 +71,8 @@ Status SwitchLoopbackOn() {
   return OkStatus();
 }
 
-// With this a user who owns none of the files reads those that Landlock leaves to it, whoever they are for.
+// With this capability, a user without ownership can read the files that Landlock allows, regardless of their
+// modes.
 constexpr int kReadFiles = CAP_DAC_READ_SEARCH;
 
 Status KeepReadingFiles() {
@@ -84,7 +85,8 @@ Status KeepReadingFiles() {
   return OkStatus();
 }
 
-// The C library's functions would change all threads of which it knows, the parent's, whose memory this may be.
+// Raw system calls: the C library's functions would also change the parent's threads, because the memory may
+// be shared.
 Status BecomeUser(uint32_t user) {
   ::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
   if (::syscall(SYS_setgroups, 0, nullptr) != 0) return ErrnoError("setgroups", errno);
@@ -118,7 +120,7 @@ Result<PreparedConfinement> PreparedConfinement::Make(Confinement confinement) {
 }
 
 Status PreparedConfinement::Enter() const {
-  // Programs with set-user-id bits give nothing back, at any level.
+  // Set-user-id programs get no rights back, at any level.
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (confinement_.level == IsolationLevel::kNone) return OkStatus();
   Status entered = EnterLevel();
@@ -171,7 +173,8 @@ IsolationReport ReportIsolation(IsolationLevel level) {
     report.missing.emplace_back("signals: needs Landlock of Linux 6.12, or --worker-isolation=separate");
   }
   if (!strict) {
-    // A user's own processes have these files of root's where they are not dumpable, as the server is not.
+    // A user's own processes can write these files unless root owns them. Root owns them for processes that
+    // are not dumpable, such as the server.
     if (::geteuid() == 0)
       report.missing.emplace_back(
           "settings of processes in /proc (oom_score_adj): needs a server that is not root, or "

@@ -1,4 +1,4 @@
-// Confinement: what a process gives up for good before it is a program of somebody else's.
+// Confinement: the rights that a process gives up for good before it runs a foreign program.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,24 @@ namespace braid {
 
 struct Confinement {
   IsolationLevel level = IsolationLevel::kBasic;
-  // Of kStrict and kSeparate: all the files that can be reached. Where the server may mount they are all that there are: its
-  // root is a MountTree of them, and "/" the folder that it is in.
+  // For kStrict and kSeparate: the only files that the process can reach. If the server may mount, no others
+  // exist for the process: its root is a MountTree of them, and "/" is its working folder.
   std::vector<LandlockPath> files = {};
-  // Of kSeparate: the user and the group.
+  // For kSeparate: the user and the group.
   uint32_t user_id = 0;
 };
 
-// A confinement as the kernel takes it: made beforehand, since the process that enters it may share its parent's memory, where one
-// that is killed must not hold a lock. What this machine has not got for kBasic is left out, see IsolationReport. Errors: what
-// of kStrict or kSeparate this machine does not do.
+// A confinement in the form that the kernel takes. It is made beforehand, because the entering process may
+// share its parent's memory. If it were killed there with a lock held, the lock would stay held. Features
+// that this machine lacks are left out of kBasic, see IsolationReport. Errors: a feature of kStrict or
+// kSeparate that this machine lacks.
 class PreparedConfinement {
  public:
   static Result<PreparedConfinement> Make(Confinement confinement);
 
-  // Confines the calling thread, and all that it starts from then on; the other threads stay as they are. For kSeparate it is
-  // the first of a new process table (CLONE_NEWPID). Allocates nothing unless it fails.
+  // Confines the calling thread and every process it starts afterwards; other threads are not affected.
+  // REQUIRES for kSeparate: the caller is the first process of a new process table (CLONE_NEWPID). Allocates
+  // only if it fails.
   Status Enter() const;
 
  private:
@@ -42,17 +44,17 @@ class PreparedConfinement {
   SyscallFilter filter_;
 };
 
-// Confines the calling process, which has one thread and starts no program: from then on it can use what it has open, and
-// reach `files`, as far as this machine keeps it from the rest; it has no capabilities and no new sockets, and changes modes and
-// dates of what it has open alone. Errors: as above.
+// Confines the calling process as far as this machine can. It keeps its open files and can reach `files`. It
+// has no capabilities, cannot create sockets, and can change modes and dates only of open files. REQUIRES:
+// the process has one thread and starts no program. Errors: as above.
 Status ConfineProcess(const std::vector<LandlockPath>& files);
 
-// What this machine and the server's rights make of a level.
+// The protection that this machine and the server's rights give for a level.
 struct IsolationReport {
-  std::vector<std::string> kept_out;  // "memory", "signals", ...: what of the server a worker does not reach
-  // Why not more: "signals: needs Linux 6.12".
+  std::vector<std::string> kept_out;  // parts of the server out of a worker's reach: "memory", "signals", ...
+  // Missing protection, with the reason: "signals: needs Linux 6.12".
   std::vector<std::string> missing;
-  // Why the level's promise cannot be kept at all; empty: it can.
+  // The reason why the level is not available at all; empty if it is.
   std::string refused;
 };
 IsolationReport ReportIsolation(IsolationLevel level);

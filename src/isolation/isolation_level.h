@@ -1,10 +1,14 @@
-// How far a process of a model is kept from the rest of the machine. Each level has what those before it have.
+// IsolationLevel: how far a model's process is isolated from the rest of the machine. Each level includes the
+// ones before it.
 //
-//   none      it can do what the server can do
-//   basic     nothing that a model does is refused, but the server and the other workers are out of its reach
-//   strict    besides, it has a short list of environment variables, reads its interpreter and its model alone, writes
-//             into a folder of its own, and has no network
-//   separate  besides, it has a user, a process table, a network, shared memory and mounts of its own
+//   none      No isolation: the process can do everything that the server can do.
+//
+//   basic     The server and other workers are out of reach. The model itself is not restricted.
+//
+//   strict    A short list of environment variables, and no network. The process can read only its
+//             interpreter and its model, and write only into its private folder.
+//
+//   separate  A private user, process table, network, shared memory and mounts.
 #pragma once
 
 #include <string_view>
@@ -17,7 +21,7 @@ enum class IsolationLevel : unsigned char { kNone, kBasic, kStrict, kSeparate };
 
 std::string_view IsolationLevelName(IsolationLevel level);
 
-// Errors: INVALID_ARGUMENT, which lists the names.
+// Errors: INVALID_ARGUMENT, with the list of names.
 Result<IsolationLevel> ParseIsolationLevel(std::string_view name);
 
 }  // namespace braid

@@ -14,7 +14,7 @@ Status CheckLevel(const IsolationOptions& options, IsolationLevel level, const s
   std::string refused = ReportIsolation(level).refused;
   if (refused.empty() && level == IsolationLevel::kSeparate)
     refused = CheckUserIds(options.first_user_id, options.last_user_id).message();
-  // A container may refuse what the kernel has and the server's rights allow.
+  // A container may refuse a call even if the kernel and the server's rights would allow it.
   if (refused.empty() && level >= IsolationLevel::kStrict)
     refused =
         TryConfinement({.level = level, .files = SystemPaths(), .user_id = options.first_user_id}).message();

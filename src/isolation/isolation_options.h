@@ -1,4 +1,4 @@
-// What the operator chose of the isolation of models' processes.
+// IsolationOptions: the operator's settings for the isolation of models' processes.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,34 @@
 namespace braid {
 
 struct IsolationOptions {
-  // --worker-isolation=LEVEL, and MODEL=LEVEL, which holds whatever the model asks for itself.
+  // --worker-isolation=LEVEL, and MODEL=LEVEL, which overrides the model's own setting.
   IsolationLevel level = IsolationLevel::kBasic;
   std::map<std::string, IsolationLevel, std::less<>> models = {};
-  // Of strict and separate: variables that are handed on (--worker-env), and what can be read or written beside the
-  // interpreter and the model (--worker-path).
+  // For strict and separate: environment variables to pass on (--worker-env), and paths beside the
+  // interpreter and the model that can be read or written (--worker-path).
   std::vector<std::string> variables = {};
   std::vector<LandlockPath> paths = {};
-  // Of separate: the users that workers run as, each by itself (--worker-user-ids). By default those that systemd
-  // leaves to nobody.
+  // For separate: the user ids of workers, one id per worker (--worker-user-ids). The default range is the
+  // one that systemd leaves unused.
   uint32_t first_user_id = 1879048192;
   uint32_t last_user_id = 1879052287;
-  // Where each worker has a control group (--worker-cgroup), and what is written into it (--worker-cgroup-limit); empty: nowhere.
+  // The parent of the workers' control groups (--worker-cgroup), and their settings (--worker-cgroup-limit).
+  // Empty: no control groups.
   std::string cgroup = {};
   std::vector<CgroupSetting> cgroup_settings = {};
 };
 
-// "MODEL=LEVEL" or "LEVEL" into `options`. Errors: INVALID_ARGUMENT.
+// Parses "MODEL=LEVEL" or "LEVEL" into `options`. Errors: INVALID_ARGUMENT.
 Status SetIsolation(IsolationOptions& options, std::string_view text);
 
-// Whether this machine keeps what `options` promise; makes their folder of control groups ready. Errors: FAILED_PRECONDITION: what
-// it has not got for strict or separate, or for the groups. For basic it does what it can, see ReportIsolation().
+// Checks that this machine supports `options`, and prepares the folder of control groups. For basic, missing
+// features are reported by ReportIsolation() instead. Errors: FAILED_PRECONDITION: a missing feature for
+// strict, separate or control groups.
 Status CheckIsolation(const IsolationOptions& options);
 
-// Level and control group of a model whose own configuration asks for the level `asked`; empty: it asks for nothing. Errors:
-// INVALID_ARGUMENT: no level, or one below the server's, which is the operator's to choose.
-// FAILED_PRECONDITION: as CheckIsolation().
+// Returns level and control group of a model. `asked` is the level in the model's configuration, or empty.
+// Errors: INVALID_ARGUMENT if `asked` is unknown, or below the server's level, which only the operator may
+// lower. FAILED_PRECONDITION: as CheckIsolation().
 Result<WorkerIsolation> IsolationOf(const IsolationOptions& options, std::string_view model,
                                     std::string_view asked);
 

@@ -41,10 +41,10 @@ TEST(IsolationOptionsTest, AModelCannotLowerItsOwn) {
             "--worker-isolation=m=none can lower it");
 }
 
-// As in a container whose filter of system calls takes away what the server's rights would allow.
+// Simulates a container whose seccomp filter refuses calls that the server's rights allow.
 TEST(IsolationOptionsDeathTest, WhatTheMachineRefusesIsRefusedOrMissing) {
   if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
-  // In a process that starts anew: what was tried before is known in this one.
+  // Runs in a fresh process, because this one has cached the result of the first try.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto in_a_container = [] {
     BRAID_CHECK(SyscallFilter::Of(IsolationLevel::kStrict).value().Enter().ok());

@@ -32,11 +32,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As many as the kernel follows.
+// The kernel's own limit.
 constexpr int kMostLinks = 40;
 constexpr std::string_view kSharedMemoryPath = "/dev/shm";
 
-// What programs have beside the devices that they use.
+// Links that programs expect beside their devices.
 constexpr std::array<std::array<const char*, 2>, 4> kDeviceLinks = {
     {{"/dev/fd", "/proc/self/fd"}, {"/dev/stdin", "fd/0"}, {"/dev/stdout", "fd/1"}, {"/dev/stderr", "fd/2"}}};
 
@@ -44,8 +44,8 @@ bool IsBelow(std::string_view path, std::string_view folder) {
   return path.starts_with(folder) && path.substr(folder.size()).starts_with('/');
 }
 
-// So that no mount made here shows where these were copied from. In a chroot "/" is no mount, and cannot be made private itself:
-// all are reached from the namespace's own root, to which setns() goes.
+// Keeps new mounts from appearing in the mounts from which they were copied. In a chroot, "/" is not a mount
+// and cannot be made private. setns() goes to the namespace's own root, where all mounts can be reached.
 Status MakeMountsPrivate() {
   const auto privately = [] { return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0; };
   if (privately()) return OkStatus();
@@ -64,7 +64,7 @@ struct MountOption {
   const char* value;
 };
 
-// Of a file system that is new and stands nowhere yet.
+// Returns a mount of a new file system, not yet attached.
 UniqueFd NewMount(const char* type, std::initializer_list<MountOption> options, unsigned attributes) {
   const UniqueFd made(static_cast<int>(::syscall(SYS_fsopen, type, FSOPEN_CLOEXEC)));
   if (!made.valid()) return {};
@@ -82,7 +82,7 @@ bool SetAttributes(const UniqueFd& mount, uint64_t attributes, unsigned flags) {
   return ::syscall(SYS_mount_setattr, mount.get(), "", AT_EMPTY_PATH | flags, &change, sizeof(change)) == 0;
 }
 
-// Of a file or folder that stands where it stands, with all that is mounted below it.
+// Returns a copy of the mount of a file or folder, with all mounts below it.
 UniqueFd CopiedMount(const char* path, bool writable) {
   constexpr unsigned kFlags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW;
   UniqueFd mount(static_cast<int>(::syscall(SYS_open_tree, AT_FDCWD, path, kFlags)));
@@ -102,10 +102,11 @@ bool WriteTo(const std::string& path, const std::string& text) {
 
 std::string MapToItself(uint32_t id) { return fmt::format("{0} {0} 1", id); }
 
-// One in which this process's user is itself, and may mount. Not valid: the system has none for it.
+// Returns a user namespace in which this process's user keeps its id and may mount; invalid if the system
+// allows none.
 //
-// A process that shares this one's memory, or has a copy, is not dumpable, and cannot write its maps. So one becomes a program,
-// is stopped there, and killed.
+// A child that shares or copies this process's memory is not dumpable, so its id maps cannot be written. The
+// child therefore executes a program, is stopped at its start, and is killed afterwards.
 UniqueFd NewUserNamespace() {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -129,7 +130,7 @@ bool IsGone(int error) { return error == ENOENT || error == ENOTDIR || error == 
 
 }  // namespace
 
-// What is found where, and what of it is to be done.
+// Collects paths, and orders the steps that create them.
 class MountTree::Plan {
  public:
   void Add(const LandlockPath& path) {
@@ -142,7 +143,8 @@ class MountTree::Plan {
                 : path.path == "/proc"         ? Kind::kProcesses
                                                : Kind::kMount;
     step.source = real->empty() ? "/" : *real;
-    // Devices can be written to wherever they are; written to a folder of them are their modes alone.
+    // A device can be written to wherever its file is; a writable device folder would only allow changes of
+    // modes.
     const bool devices = IsBelow(*real, "/dev") && !IsBelow(*real, kSharedMemoryPath);
     step.writable |= path.writable && !devices && (S_ISDIR(info.st_mode) || S_ISREG(info.st_mode));
     if (S_ISDIR(info.st_mode)) folders_.insert(*real);
@@ -155,7 +157,7 @@ class MountTree::Plan {
   }
 
  private:
-  // The path without links, "" for "/"; nothing if there is no such file. Notes the links on the way.
+  // Returns the path without links, "" for "/"; nullopt if no such file exists. Records the links on the way.
   std::optional<std::string> Follow(const std::string& path) {
     std::deque<std::string> ahead;
     const auto go = [&ahead](const fs::path& to) {
@@ -213,7 +215,7 @@ class MountTree::Plan {
     steps_.push_back(step);
   }
 
-  std::map<std::string, Step> found_;  // by their paths: each behind the folders that it is in
+  std::map<std::string, Step> found_;  // by path, so that each entry follows its parent folders
   std::set<std::string> folders_;
   std::map<std::string, const Step*> mounts_;
   std::set<std::string> made_;
@@ -249,11 +251,11 @@ Status MountTree::Take(int root, const Step& step, bool own_processes) {
                  : ErrnoError("link '" + step.path + "'", errno);
     case Kind::kMount:
       mount = CopiedMount(step.source.c_str(), step.writable);
-      // As for Landlock, it is left out.
+      // Left out, as with Landlock.
       if (!mount.valid() && IsGone(errno)) return OkStatus();
       break;
     case Kind::kProcesses:
-      // Refused in containers that hide parts of it; other processes' names can be seen there then.
+      // Fails in containers that hide parts of /proc. The copy then shows the names of other processes.
       if (own_processes) mount = NewMount("proc", {{"hidepid", "invisible"}}, kPlain | MOUNT_ATTR_RDONLY);
       if (!mount.valid()) mount = CopiedMount(step.source.c_str(), false);
       break;
@@ -273,7 +275,7 @@ Status MountTree::Enter(bool own_processes) const {
   const UniqueFd root = whole ? CopiedMount("/", steps_.front().writable)
                               : NewMount("tmpfs", {{"mode", "0755"}, {"size", "1m"}},
                                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-  // Over "/", where it covers nothing: paths go on from what was there before, until this is the root.
+  // Attached over "/", where it hides nothing yet: paths resolve as before until it becomes the root.
   if (!root.valid() || !Place(root, AT_FDCWD, "/")) return ErrnoError("a root of its own", errno);
   const mode_t mask = ::umask(0);
   for (const Step& step : steps_) {
@@ -293,7 +295,7 @@ bool CanMakeMountTrees() {
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;
     const UniqueFd result(ends[0]);
     UniqueFd made(ends[1]);
-    // In a process of its own, since what stands around this one may end it for the attempt.
+    // In a child process, because a sandbox around this process may kill it for the attempt.
     const pid_t pid = ::fork();
     char byte = 0;
     if (pid == 0) {

@@ -29,7 +29,7 @@ class MountTreeTest : public ::testing::Test {
     fs::create_symlink(root_ + "/link/deep", root_ + "/other/far");
   }
 
-  // Runs `look` in a process whose root is the tree; whether it was true there.
+  // Runs `look` in a process whose root is the tree, and returns its result.
   static bool In(const std::vector<LandlockPath>& paths, const std::function<bool()>& look) {
     const MountTree tree = MountTree::Of(paths);
     const pid_t pid = fork();

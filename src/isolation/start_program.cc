@@ -19,13 +19,13 @@
 #include "base/guard.h"
 #include "base/unique_fd.h"
 
-// clone(2), by a name that the sanitizer of threads does not take for a fork.
+// clone(2), under a name that ThreadSanitizer does not intercept as a fork.
 extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* argument, ...);
 
 namespace braid {
 namespace {
 
-// Above all that a program is given.
+// Above all descriptors that a program gets.
 constexpr int kFirstSpare = 64;
 constexpr size_t kStackBytes = 256 << 10;
 
@@ -37,19 +37,20 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// How a process has no network: as root's, or in a user namespace of its own. The last one has it.
+// Ways to remove the network, tried in order: as root, in a new user namespace, or not at all.
 constexpr std::array kWaysWithoutNetwork = {CLONE_NEWNET, CLONE_NEWNET | CLONE_NEWUSER, 0};
 
 void Write(const char* path, std::string_view text) {
   const UniqueFd file(::open(path, O_WRONLY | O_CLOEXEC));
   if (!file.valid() || ::write(file.get(), text.data(), text.size()) < 0)
-    return;  // the user is "nobody" then
+    return;  // the user then shows as the overflow id
 }
 
 std::string MapOf(unsigned id) { return fmt::format("{} {} 1", id, id); }
 
-// The program that runs is started by its name, unless another file stands there by now: it finds by that name what is beside it,
-// its libraries among them, and in a chroot with mounts of its own the kernel would tell it one from outside.
+// Returns the running program's name, unless another file has replaced it. By its name the program finds the
+// files beside it, for example its libraries. In a chroot with new mounts, the kernel would report a name
+// from outside.
 std::string NameOf(const std::string& program) {
   if (program != kThisProgram) return program;
   std::error_code fault;
@@ -57,9 +58,9 @@ std::string NameOf(const std::string& program) {
   return std::filesystem::equivalent(name, program, fault) ? name : program;
 }
 
-// What the new process does until it is the program. It shares the server's memory meanwhile, in the place of the thread that
-// starts it, which waits (as for vfork), and has a stack of its own. Since it may be killed at any time, it takes no lock of the
-// server's: it allocates nothing unless it fails.
+// The new process until it becomes the program. Meanwhile it shares the server's memory, and the thread that
+// starts it waits, as for vfork; it has a separate stack. It may be killed at any time, so it must not take
+// the server's locks: it allocates only if it fails.
 class Child {
  public:
   Child(const ProgramStart& start, PreparedConfinement confinement)
@@ -69,7 +70,7 @@ class Child {
         arguments_(Pointers(start.arguments)),
         variables_(Pointers(start.variables)) {}
 
-  // Duplicates above every target, so that none is overwritten before it was passed.
+  // Duplicates the descriptors above all targets, so that none is overwritten before it is passed.
   Status TakeDescriptors() {
     for (const int descriptor : start_.descriptors) {
       spares_.emplace_back(fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstSpare));
@@ -78,11 +79,11 @@ class Child {
     return OkStatus();
   }
 
-  // Errors: what kept it from becoming the program, and it is gone.
+  // Errors: the process could not become the program, and has ended.
   Result<pid_t> Start() {
     const bool own_processes = start_.confinement.level == IsolationLevel::kSeparate;
     const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (own_processes ? CLONE_NEWPID : 0);
-    // No handler of the server's may run in the child.
+    // The server's signal handlers must not run in the child.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -107,7 +108,7 @@ class Child {
   }
 
  private:
-  // Returns only with what kept it from becoming the program, or if there is none.
+  // Returns only if the process cannot become the program, or without arguments.
   Status Become() {
     if (start_.ends_with_thread) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (own_user_) {
@@ -117,11 +118,12 @@ class Child {
     }
     BRAID_RETURN_IF_ERROR(confinement_.Enter());
     if (start_.arguments.empty()) return OkStatus();
-    // A Ctrl-C on the terminal is for the server, which then ends its processes in order; and the terminal is none of theirs.
+    // Ctrl-C on the terminal is for the server, which then ends its processes in order. The processes get no
+    // access to the terminal.
     setsid();
     int target = 0;
     for (const UniqueFd& spare : spares_) dup2(spare.get(), target++);
-    // Also those that a library of the server's has opened without O_CLOEXEC.
+    // Also closes descriptors that a library has opened without O_CLOEXEC.
     close_range(static_cast<unsigned>(target), ~0U, 0);
     if (!start_.folder.empty() && chdir(start_.folder.c_str()) != 0) return Failed("its folder");
     for (const auto& [resource, value] : start_.limits) {
@@ -136,7 +138,7 @@ class Child {
     return ErrnoError(fmt::format("'{}': {}", start_.arguments.front(), what), errno);
   }
 
-  // By the kernel's own call, since a sanitizer keeps a table of handlers in the memory that is the server's.
+  // A raw system call, because a sanitizer keeps its table of handlers in memory that the server shares.
   static void ResetSignals() {
     struct {
       void (*handler)(int);
@@ -146,7 +148,7 @@ class Child {
     } now{}, usual{.handler = SIG_DFL, .flags = 0, .restorer = nullptr, .mask = 0};
     for (int number = 1; number < NSIG; ++number) {
       if (syscall(SYS_rt_sigaction, number, nullptr, &now, sizeof(now.mask)) != 0) continue;
-      // The server ignores SIGPIPE for itself.
+      // The server ignores SIGPIPE only for itself.
       if (number == SIGPIPE || now.handler != SIG_IGN)
         syscall(SYS_rt_sigaction, number, &usual, nullptr, sizeof(usual.mask));
     }
@@ -162,7 +164,7 @@ class Child {
   const std::vector<char*> variables_;
   const std::string user_map_ = MapOf(geteuid());
   const std::string group_map_ = MapOf(getegid());
-  bool own_user_ = false;  // of the process that is being made
+  bool own_user_ = false;  // whether the new process has its own user namespace
   std::vector<UniqueFd> spares_;
   std::vector<std::byte> stack_ = std::vector<std::byte>(kStackBytes);
   Status failed_;  // written by the child

@@ -1,4 +1,4 @@
-// Starts a program in a confinement: it is confined before its first instruction.
+// Starts a program in a confinement, which applies from its first instruction.
 #pragma once
 
 #include <sys/resource.h>
@@ -13,31 +13,32 @@
 
 namespace braid {
 
-// The path of the very program that runs, also when its file was replaced meanwhile.
+// The path of the running program, even if its file was replaced.
 inline constexpr const char* kThisProgram = "/proc/self/exe";
 
 struct ProgramStart {
-  // The first is the program's path. Without any the process ends once it is confined.
+  // The first is the program's path. Without arguments the process ends once it is confined.
   std::vector<std::string> arguments;
   std::vector<std::string> variables;  // "NAME=value"
-  // Become its descriptors 0, 1, 2, and so on; it has no others.
+  // Become its descriptors 0, 1, 2, and so on; it gets no others.
   std::vector<int> descriptors;
-  std::string folder = {};  // that it runs in; empty: the server's, or the confinement's
-  // RLIMIT_... and its value, which lowers the server's.
+  std::string folder = {};  // its working folder; empty: the server's or the confinement's
+  // RLIMIT_... and a value, which can only lower the server's.
   std::vector<std::pair<int, rlimit>> limits = {};
   Confinement confinement = {};
-  // Whether it is without a network, as far as the system lets the server's user take that away. It makes sockets all the same.
+  // Removes the network, as far as the server's user may. The process can still create sockets.
   bool no_network = false;
-  // Whether it is killed when the thread ends that started it.
+  // Kills the process when the thread that started it ends.
   bool ends_with_thread = false;
 };
 
-// Returns its process id; it leads a session of its own, without a terminal, and a process group, with no signal blocked or ignored but
-// those that the server was started with. Blocks until the program has taken the process over. Errors: INTERNAL: what the
-// system refused; the confinement's.
+// Starts the program and returns its process id. The process leads a new session without a terminal, and a
+// process group. Signals are neither blocked nor ignored, except those that the server was started with.
+// Blocks until the program runs in the process. Errors: INTERNAL if a system call failed; those of the
+// confinement.
 Result<pid_t> StartProgram(const ProgramStart& start);
 
-// Whether this machine lets a process be confined so: one is, and ends. Errors: INTERNAL: what the system refused.
+// Tests a confinement on a process that ends at once. Errors: INTERNAL if a system call failed.
 Status TryConfinement(const Confinement& confinement);
 
 }  // namespace braid

@@ -36,7 +36,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What a line of sh writes.
+// Returns the output of a line of sh.
 std::string Shell(const std::string& line, Confinement confinement,
                   std::vector<std::string> variables = {"PATH=/bin"}) {
   int ends[2];
@@ -65,7 +65,7 @@ std::string MountsInSight() {
 }
 
 TEST(StartProgramTest, ItHasItsVariablesAndDescriptorsAndNoMore) {
-  // One that is left open by mistake.
+  // A descriptor that was left open by mistake.
   const UniqueFd stray(open("/dev/zero", O_RDONLY));
   EXPECT_EQ(Shell("echo $NAME; ls /proc/self/fd | tr '\\n' ' '", {.level = IsolationLevel::kNone},
                   {"NAME=value", "PATH=/bin"}),
@@ -73,7 +73,7 @@ TEST(StartProgramTest, ItHasItsVariablesAndDescriptorsAndNoMore) {
       << "3 is that of the folder that ls reads";
 }
 
-// Of this process: bit 0 is signal 1.
+// This process's ignored signals; bit 0 is signal 1.
 uint64_t IgnoredSignals() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -91,7 +91,7 @@ TEST(StartProgramTest, ItIgnoresAndBlocksWhatTheServerWasStartedWith) {
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGUSR1, [](int) {});
   const auto bit = [](int number) { return uint64_t{1} << (number - 1); };
-  // Also what these tests were started with: some container runtimes ignore the two signals that are glibc's own.
+  // The tests may be started with ignored signals: some container runtimes ignore glibc's two internal ones.
   const uint64_t ignored = IgnoredSignals();
   EXPECT_EQ(ignored & (bit(SIGPIPE) | bit(SIGHUP)), bit(SIGPIPE) | bit(SIGHUP));
   EXPECT_EQ(
@@ -215,7 +215,8 @@ TEST(StartProgramTest, SeparateIsAnotherUser) {
   EXPECT_NE(geteuid(), 70042U);
 }
 
-// "/" is no mount there, and what is mounted for the program must not show in the mounts it was copied from.
+// There, "/" is not a mount, and the program's mounts must not appear in the mounts from which they were
+// copied.
 TEST(StartProgramTest, StrictAndSeparateWorkInAChroot) {
   if (!ReportIsolation(IsolationLevel::kSeparate).refused.empty()) GTEST_SKIP() << "needs root and Landlock";
   constexpr int kInAChroot = 77;

@@ -25,7 +25,7 @@
 namespace braid {
 namespace {
 
-// By name, since those that the system's headers or this architecture do not know are left out.
+// By name, because calls unknown to the system's headers or to this architecture are left out.
 constexpr const char* kRefusedCalls[] = {
     // other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "process_madvise", "kcmp",
@@ -41,7 +41,8 @@ constexpr const char* kRefusedCalls[] = {
     // the clock and the names of the machine
     "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "vhangup"};
 
-// Calls that are newer than the library that knows the others by name; on all architectures they have one number.
+// Calls newer than the library that knows the others by name; their numbers are the same on all
+// architectures.
 constexpr struct {
   std::string_view name;
   int number;
@@ -51,7 +52,7 @@ constexpr struct {
                  {"open_tree_attr", 467},
                  {"file_setattr", 469}};
 
-// Modes, owners, dates and attributes of files.
+// Calls that change modes, owners, dates and attributes of files.
 constexpr const char* kFactCalls[] = {
     "chmod",        "fchmod",        "fchmodat",    "fchmodat2",  "chown",       "lchown",
     "fchown",       "fchownat",      "utime",       "utimes",     "futimesat",   "utimensat",
@@ -72,7 +73,7 @@ class FilterBuilder {
   void Set(scmp_filter_attr attribute, uint32_t value) {
     Note(seccomp_attr_set(context_.get(), attribute, value));
   }
-  // The call fails with `error` where all of `conditions` hold.
+  // Makes the call fail with `error` if all `conditions` hold.
   template <class... Conditions>
   void Refuse(const char* call, int error, Conditions... conditions) {
     int number = seccomp_syscall_resolve_name(call);
@@ -83,7 +84,7 @@ class FilterBuilder {
     Note(seccomp_rule_add_array(context_.get(), SCMP_ACT_ERRNO(static_cast<uint32_t>(error)), number,
                                 static_cast<unsigned>(all.size()), all.data()));
   }
-  // For the kernel.
+  // Returns the program for the kernel.
   std::vector<sock_filter> Program() {
     const UniqueFd file(memfd_create("syscall-filter", MFD_CLOEXEC));
     Note(file.valid() ? seccomp_export_bpf(context_.get(), file.get()) : -errno);
@@ -105,7 +106,7 @@ class FilterBuilder {
 };
 
 scmp_arg_cmp Not(unsigned argument, uint64_t value) { return {argument, SCMP_CMP_NE, value, 0}; }
-// Of a number of 32 bits, as the kernel takes it: what stands in the upper half of the register is nothing.
+// Compares a 32-bit number as the kernel does, which ignores the register's upper half.
 scmp_arg_cmp Is(unsigned argument, uint32_t value) {
   return {argument, SCMP_CMP_MASKED_EQ, UINT32_MAX, value};
 }
@@ -113,11 +114,12 @@ scmp_arg_cmp Has(unsigned argument, uint64_t flag) { return {argument, SCMP_CMP_
 
 void RefuseAtBasic(FilterBuilder& filter) {
   for (const char* call : kRefusedCalls) filter.Refuse(call, EPERM);
-  // Limits of other processes; and the one by which the server knows what a worker has started (ProcessFamily).
+  // Refuses limits of other processes, and the limit that marks a worker's processes for the server
+  // (ProcessFamily).
   filter.Refuse("prlimit64", EPERM, Not(0, 0), Not(2, 0));
   filter.Refuse("prlimit64", EPERM, Is(1, RLIMIT_LOCKS), Not(2, 0));
   filter.Refuse("setrlimit", EPERM, Is(0, RLIMIT_LOCKS));
-  // What is typed so is a command of the operator.
+  // Such input would act as the operator's commands.
   filter.Refuse("ioctl", EPERM, Is(1, TIOCSTI));
   filter.Refuse("ioctl", EPERM, Is(1, TIOCLINUX));
 }
@@ -129,7 +131,7 @@ void RefuseAtStrict(FilterBuilder& filter) {
   for (uint64_t flag = 1; flag <= kNewNamespaces; flag <<= 1) {
     if ((flag & kNewNamespaces) != 0) filter.Refuse("clone", EPERM, Has(0, flag));
   }
-  // Its flags lie in memory, where a filter does not see them; the C library takes clone() then.
+  // Its flags are in memory, which a filter cannot read. The C library then falls back to clone().
   filter.Refuse("clone3", ENOSYS);
   for (const char* call : {"io_uring_setup", "io_uring_enter", "io_uring_register"})
     filter.Refuse(call, ENOSYS);
@@ -138,7 +140,8 @@ void RefuseAtStrict(FilterBuilder& filter) {
 void RefuseSockets(FilterBuilder& filter, IsolationLevel level, bool all) {
   if (all) return filter.Refuse("socket", EACCES);
   if (level == IsolationLevel::kStrict) return filter.Refuse("socket", EACCES, Not(0, AF_UNIX));
-  // A rule compares an argument once. Of the others, virtual machines (AF_VSOCK) and radio have no namespace of networks.
+  // A rule compares an argument only once. Of the other families, virtual machines (AF_VSOCK) and radio have
+  // no network namespaces.
   for (uint32_t family = 0; family < AF_NETLINK; ++family) {
     if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
       filter.Refuse("socket", EACCES, Is(0, family));
@@ -150,7 +153,7 @@ void RefuseSetId(FilterBuilder& filter) {
   for (const uint64_t bit : {S_ISUID, S_ISGID}) {
     for (const char* call : {"chmod", "fchmod", "mknod", "creat"}) filter.Refuse(call, EPERM, Has(1, bit));
     for (const char* call : {"fchmodat", "fchmodat2", "mknodat"}) filter.Refuse(call, EPERM, Has(2, bit));
-    // There is a mode where a file is made.
+    // These calls have a mode argument only if they create a file.
     for (const uint64_t makes : {O_CREAT, O_TMPFILE}) {
       filter.Refuse("open", EPERM, Has(1, makes), Has(2, bit));
       filter.Refuse("openat", EPERM, Has(2, makes), Has(3, bit));
@@ -192,9 +195,10 @@ Status SyscallFilter::Enter() const {
   if (program_.empty()) return OkStatus();
   const sock_fprog program{static_cast<unsigned short>(program_.size()),
                            const_cast<sock_filter*>(program_.data())};
-  // The kernel asks for this of threads that are not privileged.
+  // The kernel requires this of threads without privileges.
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  // Without the flag older kernels slow the process down, against attacks by its own code on itself.
+  // Without the flag, older kernels enable mitigations against attacks by the process's own code, which slow
+  // it down.
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) != 0)
     return ErrnoError("a filter of system calls", errno);
   return OkStatus();

@@ -1,5 +1,5 @@
-// Which system calls a process of a model may make: a filter (seccomp) that fails the others with an error, so that
-// what tries one goes on.
+// SyscallFilter: a seccomp filter for models' processes. Refused system calls fail with an error, and the
+// process goes on.
 #pragma once
 
 #include <linux/filter.h>
@@ -11,25 +11,30 @@
 
 namespace braid {
 
-// Whether this kernel has filters.
+// Whether this kernel supports seccomp filters.
 bool HasSyscallFilters();
 
-// Which facts of files (modes, owners, dates, attributes) a process may change, where no mount that is read-only keeps it from that.
+// Which metadata of files (modes, owners, dates, attributes) a process may change. A read-only mount may
+// forbid it anyway.
 enum class FileFacts { kAll, kWithoutSetId, kOfOpenFiles, kNone };
 
 // The filter of a level.
 //
-// kBasic: calls with which one process gets at another's memory or descriptors (ptrace, process_vm_readv, pidfd_getfd),
-// changes another's limits, types into a terminal (TIOCSTI), or changes the system (mount, kexec, bpf, modules, keys, perf
-// events); EPERM. Programs of other architectures (32-bit) get EPERM for each call.
-// kStrict: besides, sockets that are not of the Unix domain (EACCES), new namespaces (EPERM), and io_uring (ENOSYS),
-// which makes calls that no filter sees.
-// kSeparate: as kStrict, but with sockets of IP and of the kernel (netlink), since that network is one of its own; others reach
-// beyond it (EACCES).
+// kBasic refuses these calls with EPERM:
+// - Access to another process's memory or descriptors (ptrace, process_vm_readv, pidfd_getfd) or limits.
+// - Input into a terminal (TIOCSTI).
+// - Changes of the system (mount, kexec, bpf, modules, keys, perf events).
+// - All calls of programs for other architectures (32-bit).
 //
-// kWithoutSetId: besides, modes with which a program is its owner's for all who start it (EPERM), and openat2 (ENOSYS), whose
-// mode no filter sees. kNone: besides, all changes of facts (EPERM). kOfOpenFiles: as kNone, but for modes and dates by descriptors;
-// it is for a process that needs no sockets, and has none (EACCES).
+// kStrict also refuses sockets outside of the Unix domain (EACCES), new namespaces (EPERM), and io_uring
+// (ENOSYS), whose calls no filter sees.
+//
+// kSeparate is like kStrict, but allows IP and netlink sockets, because the process has a private network.
+// Other socket families reach beyond it (EACCES).
+//
+// kWithoutSetId refuses set-user-id modes (EPERM), and openat2 (ENOSYS), whose mode no filter sees. With
+// kNone, all changes of metadata are refused too (EPERM). The value kOfOpenFiles is like kNone, but allows
+// modes and dates by descriptor. It refuses all sockets (EACCES).
 class SyscallFilter {
  public:
   // Allows all calls.
@@ -37,8 +42,8 @@ class SyscallFilter {
   // Errors: INTERNAL. REQUIRES: `level` is not kNone.
   static Result<SyscallFilter> Of(IsolationLevel level, FileFacts facts = FileFacts::kAll);
 
-  // Puts the calling thread, and all that it starts from then on, under the filter. Allocates nothing unless it fails. Errors:
-  // INTERNAL.
+  // Applies the filter to the calling thread and every process it starts afterwards. Allocates only if it
+  // fails. Errors: INTERNAL.
   Status Enter() const;
 
  private:

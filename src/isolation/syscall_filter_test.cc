@@ -25,7 +25,7 @@
 namespace braid {
 namespace {
 
-// The error of `call` in a process under the filter; 0: none.
+// Returns the error of `call` in a process under the filter; 0 if it succeeds.
 int Under(IsolationLevel level, const std::function<long()>& call, FileFacts facts = FileFacts::kAll) {
   const SyscallFilter filter = SyscallFilter::Of(level, facts).value();
   const pid_t pid = fork();
@@ -42,7 +42,7 @@ constexpr auto kBasic = IsolationLevel::kBasic;
 constexpr auto kStrict = IsolationLevel::kStrict;
 constexpr auto kSeparate = IsolationLevel::kSeparate;
 
-// As the kernel numbers calls that are newer than this system's headers.
+// The kernel's number; the system's headers may not have the call yet.
 constexpr long kFchmodat2 = 452;
 constexpr long kSetxattrat = 463;
 constexpr long kRemovexattrat = 466;
@@ -69,7 +69,7 @@ TEST_F(SyscallFilterTest, OtherProcessesCannotBeTracedOrLimited) {
 TEST_F(SyscallFilterTest, TheLimitThatMarksAFamilyStays) {
   const rlimit limit{7, 7};
   EXPECT_EQ(Under(kBasic, [&] { return setrlimit(RLIMIT_LOCKS, &limit); }), EPERM);
-  // The kernel looks at half of the register.
+  // The kernel ignores the upper half of the register.
   constexpr long kDisguised = (1L << 32) | RLIMIT_LOCKS;
   EXPECT_EQ(Under(kBasic, [&] { return syscall(SYS_setrlimit, kDisguised, &limit); }), EPERM);
   EXPECT_EQ(Under(kBasic, [&] { return syscall(SYS_prlimit64, 0, kDisguised, &limit, nullptr); }), EPERM);
@@ -77,11 +77,11 @@ TEST_F(SyscallFilterTest, TheLimitThatMarksAFamilyStays) {
 
 TEST_F(SyscallFilterTest, NothingIsTypedIntoATerminal) {
   char letter = 'x';
-  // Else the kernel says that it is no terminal.
+  // Otherwise the kernel reports that it is not a terminal.
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const unsigned long call : {TIOCSTI, TIOCLINUX}) {
     EXPECT_EQ(Under(kBasic, [&] { return ioctl(null.get(), call, &letter); }), EPERM);
-    // The kernel looks at half of the register.
+    // The kernel ignores the upper half of the register.
     EXPECT_EQ(Under(kBasic, [&] { return syscall(SYS_ioctl, null.get(), (1UL << 32) | call, &letter); }),
               EPERM);
   }

@@ -14,7 +14,7 @@ struct IdRange {
   uint64_t last;
 };
 
-// Those that a file of user_namespaces(7) maps, uid_map or gid_map, in their order.
+// Returns the ids that uid_map or gid_map (user_namespaces(7)) maps, in order.
 std::vector<IdRange> MappedIds(const std::string& path) {
   std::vector<IdRange> ranges;
   std::ifstream lines(path);

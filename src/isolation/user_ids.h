@@ -1,8 +1,8 @@
-// UserIds: the users that workers of level separate run as, each by itself.
+// UserIds: the user ids for workers of level separate; each worker gets one id.
 //
 //   auto ids = std::make_shared<UserIds>(1879048192, 1879052287);
 //   BRAID_ASSIGN_OR_RETURN(UserIds::Share user, ids->Take());
-//   *user;  // nobody else's until the last share goes
+//   *user;  // taken until the last share is released
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@
 
 namespace braid {
 
-// Whether the ids from `first` to `last` are users and groups of this process's user namespace, so that a process can become
-// one. Errors: FAILED_PRECONDITION: which there are. `process` is another /proc/self for tests.
+// Checks that the ids from `first` to `last` are users and groups of this process's user namespace, so that a
+// process can switch to them. Errors: FAILED_PRECONDITION, with the available ids. Tests pass another path as
+// `process`.
 Status CheckUserIds(uint32_t first, uint32_t last, const std::string& process = "/proc/self");
 
-// All methods may be called from any thread.
+// Thread-safe.
 class UserIds : public std::enable_shared_from_this<UserIds> {
  public:
   using Share = std::shared_ptr<const uint32_t>;
@@ -27,8 +28,8 @@ class UserIds : public std::enable_shared_from_this<UserIds> {
   // REQUIRES: first <= last.
   UserIds(uint32_t first, uint32_t last) : first_(first), last_(last) {}
 
-  // An id that was not taken for the longest time that the numbers allow: what a process of its last user has left
-  // behind is not the next one's at once. Errors: RESOURCE_EXHAUSTED.
+  // Returns the free id that was unused for the longest time, so that the next user does not soon get files
+  // that the last one has left. Errors: RESOURCE_EXHAUSTED.
   Result<Share> Take();
 
  private:

@@ -29,14 +29,14 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 6> kFiles = {"memory.max", "memory.high", "memory.swap.max",
                                                     "pids.max",   "cpu.max",     "cpu.weight"};
-// "braid-worker-PID-3", "braid-server-PID": the process is the server.
+// Names of groups: "braid-worker-PID-3" and "braid-server-PID", with the server's process id.
 constexpr std::string_view kWorkerPrefix = "braid-worker-";
 constexpr std::string_view kServerPrefix = "braid-server-";
-// For processes that were killed to be gone.
+// How long to wait until killed processes are gone.
 constexpr auto kLookAgain = std::chrono::milliseconds(2);
 constexpr int kLooks = 250;
 
-// These files take what is written at once or not at all.
+// The kernel applies one write to these files completely or not at all.
 Status Write(const std::string& path, std::string_view text) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid() || ::write(file.get(), text.data(), text.size()) < 0)
@@ -53,7 +53,7 @@ std::set<std::string, std::less<>> Words(const std::string& path) {
 
 std::string_view ControllerOf(std::string_view file) { return file.substr(0, file.find('.')); }
 
-// Of a server that has ended; nothing for other names.
+// Whether the name is a group's whose server has ended; false for other names.
 bool IsAbandoned(std::string_view name) {
   for (const std::string_view prefix : {kWorkerPrefix, kServerPrefix}) {
     if (!name.starts_with(prefix)) continue;
@@ -74,7 +74,7 @@ void RemoveAbandoned(const std::string& folder) {
   for (const fs::path& path : found) ::rmdir(path.c_str());
 }
 
-// A group that has processes of its own hands no controllers on.
+// Moves this process out of `folder`: a group with processes cannot enable controllers for its children.
 Status LeaveTo(const std::string& folder) {
   if (!Words(folder + "/cgroup.procs").contains(std::to_string(::getpid()))) return OkStatus();
   const std::string own = fmt::format("{}/{}{}", folder, kServerPrefix, ::getpid());
@@ -143,21 +143,21 @@ Result<std::shared_ptr<WorkerCgroup>> WorkerCgroup::Create(const std::string& fo
   do {
     path = fmt::format("{}/{}{}-{}", folder, kWorkerPrefix, ::getpid(), ++last);
     made = ::mkdir(path.c_str(), 0755);
-    // One of a server that was killed, and had this process's id.
+    // The name is left from a killed server with the same process id.
   } while (made != 0 && errno == EEXIST);
   if (made != 0) return FailedPreconditionError(ErrnoError("a control group " + path, errno).message());
   std::shared_ptr<WorkerCgroup> group(new WorkerCgroup(std::move(path)));
   for (const CgroupSetting& setting : settings)
     BRAID_RETURN_IF_ERROR(Write(group->path_ + "/" + setting.file, setting.value));
-  // Where memory is out, all of the group ends, and not some child of the worker, for which that would wait. Without the
-  // controller there is no such file.
+  // If memory runs out, the kernel kills the whole group instead of one child, for which the worker would
+  // wait. Without the memory controller the file does not exist.
   static_cast<void>(Write(group->path_ + "/memory.oom.group", "1"));
   return group;
 }
 
 WorkerCgroup::~WorkerCgroup() {
-  static_cast<void>(Write(path_ + "/cgroup.kill", "1"));  // from Linux 5.14 on
-  // What stays, the next server to start removes.
+  static_cast<void>(Write(path_ + "/cgroup.kill", "1"));  // since Linux 5.14
+  // The next server removes groups that remain.
   for (int look = 0; look < kLooks && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++look)
     std::this_thread::sleep_for(kLookAgain);
 }

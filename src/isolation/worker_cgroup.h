@@ -1,4 +1,5 @@
-// WorkerCgroup: a control group (cgroup v2) of one worker and all that it starts, in a folder that was delegated to the server.
+// WorkerCgroup: a control group (cgroup v2) for one worker and its child processes, in a folder that was
+// delegated to the server.
 //
 //   BRAID_RETURN_IF_ERROR(PrepareCgroups("/sys/fs/cgroup/braid", settings));
 //   BRAID_ASSIGN_OR_RETURN(auto group, WorkerCgroup::Create("/sys/fs/cgroup/braid", settings));
@@ -18,32 +19,33 @@
 
 namespace braid {
 
-// What is written into a file of a group: of those that hold back memory, processes and processors.
+// A value for one file of a group; the files limit memory, processes and processors.
 struct CgroupSetting {
-  std::string model = {};  // whose groups have it; empty: all
+  std::string model = {};  // the model whose groups get it; empty: all models
   std::string file;        // "memory.max"
-  std::string value;       // as the kernel takes it: "2G"
+  std::string value;       // in the kernel's format: "2G"
 };
 
-// "[MODEL=]FILE=VALUE". Errors: INVALID_ARGUMENT, which lists the files.
+// Parses "[MODEL=]FILE=VALUE". Errors: INVALID_ARGUMENT, with the list of files.
 Result<CgroupSetting> ParseCgroupSetting(std::string_view text);
 
-// Makes `folder` ready for groups with such settings: moves this process into a group of its own below it where it is in `folder`
-// itself, hands the controllers on, tries each setting, and removes what servers that were killed have left. Errors:
-// FAILED_PRECONDITION: what is missing, or what the kernel says to a setting.
+// Prepares `folder` for groups with these settings. If this process is in `folder` itself, it moves to a new
+// group below. Enables the controllers for child groups, tries each setting, and removes groups of killed
+// servers. Errors: FAILED_PRECONDITION: the missing controller, or the kernel's error for a setting.
 Status PrepareCgroups(const std::string& folder, const std::vector<CgroupSetting>& settings);
 
 class WorkerCgroup {
  public:
-  // Those of `settings`, of any model, in their order. Errors: FAILED_PRECONDITION: what the kernel refused.
+  // Creates a group and applies all of `settings` in order. Errors: FAILED_PRECONDITION: the kernel's error.
   static Result<std::shared_ptr<WorkerCgroup>> Create(const std::string& folder,
                                                       const std::vector<CgroupSetting>& settings);
-  // Kills what is left in it.
+  // Kills the processes left in the group, and removes it.
   ~WorkerCgroup();
   WorkerCgroup(const WorkerCgroup&) = delete;
   WorkerCgroup& operator=(const WorkerCgroup&) = delete;
 
-  // A process with all of its threads; what it starts from then on is in the group as well.
+  // Moves a process with all of its threads into the group. Its later child processes are in the group as
+  // well.
   Status Add(pid_t pid);
 
  private:

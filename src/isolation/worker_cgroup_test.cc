@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What the kernel does with groups is tested where there is one with cgroup v2 (tests/test_cgroups.py).
+// Tests that need cgroup v2 are in tests/test_cgroups.py.
 
 TEST(WorkerCgroupTest, ASettingIsOfAllOrOfOneModel) {
   const CgroupSetting all = ParseCgroupSetting("memory.max=2G").value();

@@ -1,4 +1,4 @@
-// What of one worker's isolation depends on its model.
+// WorkerIsolation: the parts of a worker's isolation that depend on its model.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,11 @@ namespace braid {
 
 struct WorkerIsolation {
   IsolationLevel level = IsolationLevel::kBasic;
-  // The model's own files; of strict and separate.
+  // For strict and separate: the model's own files.
   std::vector<LandlockPath> files = {};
-  // Of its control group, where the operator gives one.
+  // Settings of its control group, if the operator has configured one.
   std::vector<CgroupSetting> cgroup = {};
-  // Whether it reaches the machine's GPUs; of strict and separate.
+  // For strict and separate: whether it reaches the machine's GPUs.
   bool gpus = false;
 };
 

@@ -49,7 +49,7 @@ constexpr std::array<const char*, 32> kReadable = {"/usr",
 constexpr std::array<const char*, 5> kWritable = {"/dev/null", "/dev/zero", "/dev/full", "/dev/urandom",
                                                   "/dev/shm"};
 
-// Names, or beginnings of names where they end with '*'.
+// Names, or prefixes that end with '*'.
 constexpr std::array<std::string_view, 18> kVariables = {
     "PATH",        "LANG",         "LANGUAGE", "LC_*",    "TZ",    "PYTHON*", "LD_LIBRARY_PATH",
     "VIRTUAL_ENV", "CONDA_PREFIX", "OMP_*",    "GOMP_*",  "KMP_*", "MKL_*",   "OPENBLAS_*",
@@ -66,7 +66,7 @@ bool IsKnown(const std::string& folder) {
   });
 }
 
-// Whether Python was installed into a folder, which has other things otherwise, such as a home with bin/python3.
+// Whether the folder is a Python installation, and not for example a home folder with bin/python3.
 bool HasPython(const fs::path& folder) {
   std::error_code fault;
   if (fs::exists(folder / "pyvenv.cfg", fault) || fs::exists(folder / "conda-meta", fault)) return true;
@@ -109,7 +109,7 @@ std::vector<LandlockPath> InterpreterPaths(const std::string& python) {
 }
 
 std::vector<LandlockPath> FolderPaths(const std::string& folder) {
-  constexpr size_t kMostEntries = 100000;  // a link may lead to anything
+  constexpr size_t kMostEntries = 100000;  // a link may lead to a huge folder
   std::vector<LandlockPath> paths = {{folder, false}};
   std::vector<fs::path> ahead = {folder};
   std::set<fs::path> seen;
@@ -130,7 +130,7 @@ std::vector<LandlockPath> FolderPaths(const std::string& folder) {
 }
 
 std::vector<LandlockPath> ProgramPaths() {
-  // The file that runs, whatever stands in its place by now.
+  // The running file, even if another one has replaced it.
   std::vector<LandlockPath> paths = {{"/proc/self/exe", false}};
   std::error_code fault;
   const fs::path folder = fs::read_symlink("/proc/self/exe", fault).parent_path();

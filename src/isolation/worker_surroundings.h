@@ -1,5 +1,4 @@
-// What a worker of level strict or separate has around it: the files that an interpreter needs, and the variables that
-// are handed on to it.
+// The files and environment variables that a worker of level strict or separate can use.
 #pragma once
 
 #include <string>
@@ -9,28 +8,30 @@
 
 namespace braid {
 
-// What programs of this system need whatever they do: libraries, time zones, certificates, names of users, the state of
-// processors and processes, and the devices /dev/null, /dev/zero, /dev/full and /dev/random. No files of services, homes,
-// or others' temporary files.
+// Returns the paths that any program on this system needs: libraries, time zones, certificates, user names,
+// processor and process state. The devices /dev/null, /dev/zero, /dev/full and /dev/random are included. It
+// leaves out files of services, home folders, and other users' temporary files.
 std::vector<LandlockPath> SystemPaths();
 
-// The machine's GPUs, as their drivers open them: /dev/nvidia*, /dev/dri. `devices` is another place for tests.
+// Returns the device files of the machine's GPU drivers: /dev/nvidia*, /dev/dri. Tests pass another folder as
+// `devices`.
 std::vector<LandlockPath> GpuPaths(const std::string& devices = "/dev");
 
-// The folder that `python` (a path) was installed into, that of the interpreter behind it where it is a link, and so
-// that of a virtual environment with that which it was made from. Nothing for what SystemPaths() has already. Empty: no
+// Returns the installation folder of `python` (a path). If it is a link, also that of its target, so that a
+// virtual environment's base is included. Leaves out paths in SystemPaths(). An empty `python` means no
 // interpreter.
 std::vector<LandlockPath> InterpreterPaths(const std::string& python);
 
-// A folder of the operator's, and the symbolic links in it and in what they lead to: a worker reaches what is behind them.
+// Returns an operator's folder, and the symbolic links in it and in their target folders. A worker can reach
+// the targets.
 std::vector<LandlockPath> FolderPaths(const std::string& folder);
 
-// This program, what may stand beside it, and the folders of the libraries that it has loaded. Nothing for what
-// SystemPaths() has already.
+// Returns this program, the folders that may lie beside it, and the folders of its loaded libraries. Leaves
+// out paths in SystemPaths().
 std::vector<LandlockPath> ProgramPaths();
 
-// Of `variables` ("NAME=value") those for languages, time zones, paths of programs and libraries, Python, and numbers of
-// threads and devices, and those in `more`; HOME and TMPDIR are `folder`.
+// Selects from `variables` ("NAME=value") those for languages, time zones, program and library paths, Python,
+// and thread and device counts, and those named in `more`. HOME and TMPDIR become `folder`.
 std::vector<std::string> ShortEnvironment(const std::vector<std::string>& variables,
                                           const std::vector<std::string>& more, const std::string& folder);
 

@@ -17,7 +17,7 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
   for (auto& [name, entry] : graphs_) entry.wanted = false;
   for (const OvmsGraphConfig& config : wanted) {
     if (const Status claimed = table_.Own(config.name, ServableKind::kGraph); !claimed.ok()) {
-      // Said once, not at each look.
+      // Logged once, not at each pass.
       if (retry) BRAID_LOG_ERROR(log_, "graph '{}' is not served: {}", config.name, claimed.message());
       outcome.Add({false, claimed});
       continue;
@@ -50,7 +50,7 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
 
 ConfigGraphs::File ConfigGraphs::Look(const std::string& path) {
   const auto text = ReadConfigFile(path);
-  // A hash of 0 is as good as any other; it only must not look like a file that cannot be read.
+  // A real hash of 0 becomes 1, because 0 means that the file cannot be read.
   return {path, text.ok() ? std::max(std::hash<std::string>{}(*text), size_t{1}) : 0};
 }
 
@@ -60,7 +60,7 @@ bool ConfigGraphs::Stale(const Entry& entry, bool retry) const {
                      [](const File& file) { return Look(file.path) != file; });
 }
 
-// True when what is served has changed.
+// Returns true if the served graph has changed.
 bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   if (table_.closed()) return false;
   entry.tried = entry.config;
@@ -68,10 +68,10 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   if (!entry.served) table_.SetLoading(name, 1, ServableKind::kGraph);
   const int64_t begin_ns = SteadyNowNs();
   std::vector<std::string> paths;
-  // Before the graph is made: what changes meanwhile is then seen at the next look.
+  // Hash the file before the graph is made, so that the next pass detects changes during the load.
   entry.files.assign(1, Look(entry.config.graph_path));
   auto made = makers_.make_graph(entry.config, paths);
-  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // the new graph and the one it replaces must both be ended
   for (const std::string& path : paths) entry.files.push_back(Look(path));
   entry.fault = made.status();
   if (!made.ok()) {

@@ -1,4 +1,5 @@
-// ConfigGraphs: keeps the graphs of a config.json in step with their entries and their files.
+// ConfigGraphs: loads, reloads and retires the graphs of a config.json when their entries or their files
+// change.
 #pragma once
 
 #include <map>
@@ -15,22 +16,21 @@
 
 namespace braid {
 
-// Not for use by two threads at once.
+// Not thread-safe. The constructor's references outlive the object.
 class ConfigGraphs {
  public:
-  // All outlive it.
   ConfigGraphs(const ManagerOptions& options, const ConfigMakers& makers, ServableTable& table,
                Drains& drains, Logger& log)
       : options_(options), makers_(makers), table_(table), drains_(drains), log_(log) {}
 
-  // Loads what is new, has another entry, or was made of files that have other contents now, and retires what
-  // is gone, of `wanted`; blocks until done, which takes as long as users' code takes. What has failed is
-  // tried again when its entry or a file has changed, or with `retry`. A new version that does not load
-  // leaves what runs as it is. Streams that are open stay with the graph that they began on.
+  // Loads the graphs of `wanted` that are new, whose entry has changed, or whose files have other contents
+  // now. Retires the graphs that are not in `wanted`. Failed graphs are retried when their entry or a file
+  // has changed, or if `retry` is set. If a new version does not load, the running one stays. Open streams
+  // stay with the graph on which they began. Runs user code, and blocks until that returns.
   ConfigOutcome Sync(const std::vector<OvmsGraphConfig>& wanted, bool retry);
 
  private:
-  // The contents of a file when a graph was made of it.
+  // A file's contents when a graph was made from it.
   struct File {
     std::string path;
     size_t contents = 0;  // a hash; 0: not readable
@@ -40,7 +40,7 @@ class ConfigGraphs {
     OvmsGraphConfig config;
     bool wanted = false;
     bool served = false;
-    // Of the last try.
+    // The state of the last try.
     OvmsGraphConfig tried;
     std::vector<File> files;
     Status fault;

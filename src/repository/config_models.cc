@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-// Which versions there are is no reason to load one again.
+// A change of the version policy alone does not reload a version.
 OvmsModelConfig WithoutPolicy(OvmsModelConfig config) {
   config.version_policy = {};
   return config;
@@ -75,7 +75,7 @@ void ConfigModels::Run(Work& work) {
     const Status guard = Guarded([&] { RunBuild(*work.config, build); });
     if (!guard.ok()) build.status = guard;
   });
-  // Only now: what goes over to a new version finds it.
+  // After the builds, so that pipelines can move to a new version before an old one is retired.
   work.retired = RetireOthers(work.config->name, *work.model);
 }
 
@@ -123,7 +123,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
       version.failure.reset();
       continue;
     }
-    // Before the load, so that what changes meanwhile is seen.
+    // Before the load, so that changes during the load are detected.
     const uint64_t files = FilesOf(VersionPathOf(config.base_path, number));
     const auto& failure = version.failure;
     if (failure && failure->config == made_of && failure->files == files && !retry) continue;
@@ -133,7 +133,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
   return OkStatus();
 }
 
-// An entry that is wrong in itself: its versions are known and not available. What serves stays.
+// Marks the versions of an invalid entry as unavailable. Serving versions stay.
 void ConfigModels::RefuseVersions(const OvmsModelConfig& config, Model& model) {
   for (const int64_t number : model.chosen) {
     Version& version = model.versions[number];
@@ -154,7 +154,7 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   const int64_t begin_ns = SteadyNowNs();
   auto made = Make(config, build.number);
   const int64_t took_ns = SteadyNowNs() - begin_ns;
-  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // the new servable and the one it replaces must both be ended
   if (!made.ok()) {
     build.status = made.status();
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,
@@ -194,8 +194,8 @@ Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& conf
   return makers_.make_servable(std::move(loaded.info), std::move(loaded.model));
 }
 
-// Retires the versions that are not to be served; while one that is to be has failed, only those whose
-// folders are gone.
+// Retires the versions that the policy did not choose. If a chosen version does not serve, retires only those
+// whose folders are gone.
 bool ConfigModels::RetireOthers(const std::string& name, Model& model) {
   const bool complete =
       model.fault.ok() && std::all_of(model.chosen.begin(), model.chosen.end(), [&model](int64_t number) {

@@ -1,4 +1,5 @@
-// ConfigModels: keeps the models of a config.json in step with their entries and their version folders.
+// ConfigModels: loads, reloads and retires the models of a config.json when their entries or version folders
+// change.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@
 
 namespace braid {
 
-// What a look at the configuration has brought.
+// The result of one pass over the configuration.
 struct ConfigOutcome {
   bool changed = false;
-  // The first thing that could not be applied; OK when all could.
+  // The first entry that could not be applied; OK if all were applied.
   Status fault;
 
   void Add(const ConfigOutcome& other) {
@@ -33,11 +34,12 @@ struct ConfigOutcome {
   }
 };
 
-// Not for use by two threads at once, but for the steps, which may run beside each other.
+// Not thread-safe, except for the steps of Plan(), which may run concurrently. The constructor's references
+// outlive the object.
 class ConfigModels {
  public:
-  // `options` has a config. `replaced` is called when what is served has changed and what served before still
-  // takes requests; by several threads at once. All outlive it.
+  // REQUIRES: `options` has a config. `replaced` is called after a version was replaced or retired, while the
+  // previous servable still takes requests. Several threads may call it at once.
   ConfigModels(const ManagerOptions& options, const ConfigMakers& makers, ServableTable& table,
                Drains& drains, std::function<void()> replaced, Logger& log)
       : options_(options),
@@ -47,33 +49,34 @@ class ConfigModels {
         replaced_(std::move(replaced)),
         log_(log) {}
 
-  // Adds the steps that load what is new or has changed and retire versions that are gone, of `wanted`, which
-  // outlives them. What has failed is tried again when its entry or its files have changed, or with `retry`.
+  // Adds the steps that load new and changed versions of `wanted` and retire versions whose folders are gone.
+  // `wanted` outlives the steps. Failed versions are retried when their entry or files have changed, or if
+  // `retry` is set.
   void Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, Steps& steps);
-  // When the steps of the last Plan() have run: what they have brought, and the faults of what was tried.
+  // Returns the changes and failures of the last Plan(). REQUIRES: its steps have run.
   ConfigOutcome TakeOutcome();
   // Retires the models that the last Plan() did not want.
   void RetireUnwanted();
 
  private:
-  // The last load of a version, when it has failed.
+  // A version's last load, if it failed.
   struct Failure {
     OvmsModelConfig config;
-    uint64_t files = 0;  // the state that they were in
+    uint64_t files = 0;  // a fingerprint of the version's files at that load
     Status fault;
   };
   struct Version {
-    // What the servable was made of; nothing when the version does not serve.
+    // The configuration from which the servable was made; nullopt if the version does not serve.
     std::optional<OvmsModelConfig> serving;
     std::optional<Failure> failure;
   };
   struct Model {
     bool wanted = false;
     std::map<int64_t, Version> versions;
-    // By the last look at the folder: the versions that are there, and those of them that are to be served.
+    // The versions that the last scan of the folder found, and those of them that the version policy chose.
     std::vector<int64_t> available;
     std::vector<int64_t> chosen;
-    // What keeps the entry as a whole from being applied, as it was logged.
+    // The error that keeps the whole entry from being applied, as logged.
     Status fault;
   };
   struct Build {
@@ -82,7 +85,7 @@ class ConfigModels {
     Version* version = nullptr;
     Status status;
   };
-  // What is to be done for one entry.
+  // The pending work for one entry.
   struct Work {
     const OvmsModelConfig* config = nullptr;
     Model* model = nullptr;
@@ -90,7 +93,7 @@ class ConfigModels {
     bool retired = false;
   };
 
-  // Adds what is to be built; sets states. Errors: why the entry cannot be applied.
+  // Adds the pending builds and sets states. Errors: the reason why the entry cannot be applied.
   Status PlanModel(const OvmsModelConfig& config, Model& model, bool retry, std::vector<Build>& builds);
   void Run(Work& work);
   void RefuseVersions(const OvmsModelConfig& config, Model& model);
@@ -106,7 +109,7 @@ class ConfigModels {
   const std::function<void()> replaced_;
   Logger& log_;
   std::map<std::string, Model> models_;
-  // Of the last Plan().
+  // State of the last Plan().
   std::deque<Work> works_;
   Status plan_fault_;
 };

@@ -66,7 +66,7 @@ ConfigOutcome ConfigPipelines::TakeOutcome() {
   return all;
 }
 
-// A library that is open stays as it is, whatever becomes of its file.
+// An open library stays as it is, even if its file changes.
 void ConfigPipelines::SyncLibraries(const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry) {
   std::map<std::string, OvmsCustomNodeLibrary> configs;
   for (const OvmsCustomNodeLibrary& library : libraries) configs.emplace(library.name, library);
@@ -145,7 +145,7 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
   }
   const std::string& why = entry.fault.message();
   if (entry.pipeline != nullptr && entry.made_of != entry.config) {
-    // What ran before the definition was changed runs on, if it still can.
+    // The pipeline of the previous definition stays, if it can still run.
     const uint64_t now = table_.KeyOf(UsesOfSteps(entry.made_of));
     if (now == entry.made_key) {
       BRAID_LOG_ERROR(log_, "the new definition of pipeline '{}' is not applied: {}", name, why);
@@ -169,7 +169,7 @@ bool ConfigPipelines::Try(const std::string& name, Entry& entry) {
 
 bool ConfigPipelines::Serve(Entry& entry, const OvmsPipelineConfig& config, uint64_t key,
                             std::shared_ptr<Servable> pipeline) {
-  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // the new pipeline and the one it replaces must both be ended
   ServableTable::RetiredServables before;
   if (!table_.Serve(pipeline, before)) {
     drains_.Discard(*pipeline);

@@ -1,5 +1,5 @@
-// ConfigPipelines: keeps the pipelines of a config.json in step with their entries, with the custom node
-// libraries and with the servables behind their nodes.
+// ConfigPipelines: makes, remakes and retires the pipelines of a config.json when their entries, their custom
+// node libraries or the servables behind their nodes change.
 #pragma once
 
 #include <map>
@@ -19,42 +19,43 @@
 
 namespace braid {
 
-// All methods may be called from any thread; they wait for each other, so perhaps for users' code.
+// Thread-safe. Methods exclude each other, so a call may have to wait for user code. The constructor's
+// references outlive the object.
 class ConfigPipelines {
  public:
-  // All outlive it.
   ConfigPipelines(const ConfigMakers& makers, ServableTable& table, Drains& drains, Logger& log)
       : makers_(makers), table_(table), drains_(drains), log_(log) {}
 
-  // Opens new libraries, retires what is no longer wanted, and adds the steps that make what is new or has
-  // changed, of `wanted`, which outlives them. What has failed is tried again when something has changed, or
-  // with `retry`. A new definition that is not valid leaves what runs as it is.
+  // Opens new libraries, retires pipelines that are no longer wanted, and adds the steps that make the new
+  // and changed pipelines of `wanted`. `wanted` outlives the steps. Failed pipelines are retried when their
+  // entry or a library has changed, or if `retry` is set. If a new definition is not valid, the running
+  // pipeline stays.
   void Plan(const std::vector<OvmsPipelineConfig>& wanted,
             const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry, Steps& steps);
-  // When the steps of the last Plan() have run: what they and Plan() have brought.
+  // Returns the changes and failures of the last Plan() and its steps. REQUIRES: the steps have run.
   ConfigOutcome TakeOutcome();
 
   bool Has(const std::string& name) const;
-  // Makes a pipeline anew behind which something has been replaced, has gone or has come back.
+  // Remakes a pipeline if a servable behind its nodes was replaced, has gone or has come back.
   void MakeIfDue(const std::string& name);
 
  private:
   struct Entry {
     OvmsPipelineConfig config;
     std::shared_ptr<Servable> pipeline;  // shared with the catalog and with requests; null: not available
-    // What the pipeline was made of.
+    // The definition from which the pipeline was made.
     OvmsPipelineConfig made_of;
     uint64_t made_key = 0;
-    // A library of it is another one since the last try.
+    // One of its libraries has changed since the last try.
     bool stale = false;
     Status fault;
   };
 
   void SyncLibraries(const std::vector<OvmsCustomNodeLibrary>& libraries, bool retry) BRAID_REQUIRES(mutex_);
-  // Its name is not free.
+  // Reports that another servable owns the name.
   ConfigOutcome Refuse(const std::string& name, const Status& why) const;
   ConfigOutcome Apply(const OvmsPipelineConfig& config);
-  // True when what is served has changed.
+  // Returns true if the served pipeline has changed.
   bool Try(const std::string& name, Entry& entry) BRAID_REQUIRES(mutex_);
   bool Serve(Entry& entry, const OvmsPipelineConfig& config, uint64_t key, std::shared_ptr<Servable> pipeline)
       BRAID_REQUIRES(mutex_);
@@ -68,7 +69,7 @@ class ConfigPipelines {
   std::map<std::string, Entry> pipelines_ BRAID_GUARDED_BY(mutex_);
   std::map<std::string, OvmsCustomNodeLibrary> library_configs_ BRAID_GUARDED_BY(mutex_);
   CustomNodeLibraries libraries_ BRAID_GUARDED_BY(mutex_);
-  // Of the last Plan(); each step has a place.
+  // State of the last Plan(). Each step has its own entry in outcomes_.
   ConfigOutcome planned_ BRAID_GUARDED_BY(mutex_);
   std::map<std::string, ConfigOutcome> outcomes_ BRAID_GUARDED_BY(mutex_);
 };

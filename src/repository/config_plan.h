@@ -1,4 +1,5 @@
-// What a config.json asks for, once the files that it points to have been looked at.
+// ConfigPlan: the models, pipelines, libraries and graphs of a config.json, with those of the files it points
+// to.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace braid {
 
 struct ConfigPlan {
-  // Those of the graphs' subconfigs stand behind the file's own.
+  // Models of the graphs' subconfigs follow the file's own.
   std::vector<OvmsModelConfig> models;
   std::vector<OvmsPipelineConfig> pipelines;
   std::vector<OvmsCustomNodeLibrary> libraries;
@@ -21,26 +22,27 @@ struct ConfigPlan {
   std::optional<OvmsMetricsConfig> metrics;
 };
 
-// The versions in a model's folder, ascending: folders whose names are whole numbers from 1 on. Links are
-// followed, the folder is the operator's. A file is its own version 1. Errors: kPathInvalid.
+// Returns the versions in a model's folder, ascending: folders named by whole numbers from 1 on. Symbolic
+// links are followed, because the operator owns the folder. If `path` is a file, it is version 1. Errors:
+// kPathInvalid.
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);
-// Where a version is that ListVersionFolders() has found.
+// Returns the path of a version that ListVersionFolders() has found.
 std::string VersionPathOf(const std::string& base_path, int64_t version);
 
-// Those of `available`, which is ascending, that a policy asks for.
+// Returns the versions of `available` (ascending) that the policy chooses.
 std::vector<int64_t> ChooseVersionFolders(const OvmsVersionPolicy& policy,
                                           const std::vector<int64_t>& available);
 
-// The file that names a graph's models; empty when there is none. `config_path` is the file that names the graph.
+// Returns the file that names a graph's models; "" if there is none. `config_path` is the file that names the
+// graph.
 std::string SubconfigOf(const OvmsGraphConfig& graph, const std::string& config_path);
 
-// Parses the text of the file at `path`, takes the model entries whose folders hold a graph for graphs, and
-// reads the graphs' subconfigs. Warnings and what is wrong with a subconfig go to the log. Errors: as
-// ParseOvmsConfig().
+// Parses the text of the file at `path` and reads the graphs' subconfigs. A model entry whose folder holds a
+// graph becomes a graph. Warnings and errors of subconfigs are logged. Errors: as ParseOvmsConfig().
 Result<ConfigPlan> ReadConfigPlan(const std::string& path, const std::string& text, Logger& log);
 
-// The same for one model of the command line; a folder that holds a graph, or whose newest version does, is a
-// graph. Errors: INVALID_ARGUMENT for a graph with options that only models have.
+// Like ReadConfigPlan(), for one model of the command line. It becomes a graph if its folder or its newest
+// version holds one. Errors: INVALID_ARGUMENT for a graph with options that only models have.
 Result<ConfigPlan> PlanSingleModel(const OvmsModelConfig& model, Logger& log);
 
 }  // namespace braid

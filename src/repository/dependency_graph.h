@@ -1,7 +1,8 @@
-// DependencyGraph: which ensembles and pipelines are made of which other servables, and of which builds of
-// them; so which are to be made anew.
+// DependencyGraph: records the servables that each ensemble and pipeline uses and their builds, and decides
+// which ensembles and pipelines have to be remade.
 //
-// A build is a number that changes with what is served under a name. Nodes are known by their names.
+// A build is a number that changes whenever the servable under a name changes. Nodes are known by their
+// names.
 #pragma once
 
 #include <cstdint>
@@ -16,46 +17,48 @@
 
 namespace braid {
 
-// By name, the names that it uses.
+// Maps a name to the names that it uses.
 using Dependencies = std::map<std::string, std::set<std::string>>;
 
-// The names in groups, such that each uses names of earlier groups alone; those that use each other in a
-// cycle, and those that use them, are the last group. Names that are not keys count as there already.
+// Returns the names in groups, such that each name uses only names of earlier groups. Names in a cycle, and
+// the names that use them, form the last group. Names that are not keys count as already loaded.
 std::vector<std::vector<std::string>> LoadOrder(const Dependencies& uses);
 
-// What `name` uses, directly or not, without itself.
+// Returns the direct and indirect dependencies of `name`, without `name` itself.
 std::set<std::string> UsedBy(const Dependencies& uses, const std::string& name);
 
-// Without threads, locks and disk; the ServableTable owns it and guards it.
+// Not thread-safe; the ServableTable owns it and guards it. Reads no files.
 class DependencyGraph {
  public:
   using Uses = std::set<ServableUse>;
-  // What is served for a use now; nothing while nothing is.
+  // Returns the build that currently serves a use; nullopt if none does.
   using BuildOf = std::function<std::optional<uint64_t>(const ServableUse& use)>;
 
-  // Which builds of `uses` there are, as one number.
+  // Combines the current builds of `uses` into one number.
   static uint64_t KeyOf(const Uses& uses, const BuildOf& build_of);
   static bool AllServe(const Uses& uses, const BuildOf& build_of);
 
-  // `name` is to be made of `uses`. `tried` is the key of the builds with which it was tried; nothing: it was
-  // not.
+  // Records that `name` shall be made from `uses`. `tried` is the key of the builds of the last try; nullopt
+  // if there was none.
   void Want(const std::string& name, Uses uses, std::optional<uint64_t> tried);
-  // `name` serves, made of those builds of `uses` that `key` stands for. What uses nothing is no node.
+  // Records that `name` serves, made from those builds of `uses` that `key` stands for. Without `uses` it is
+  // not a node.
   void Made(const std::string& name, Uses uses, uint64_t key);
   void Forget(const std::string& name) { nodes_.erase(name); }
 
-  // What `name` is, or is to be, made of; nothing when it is no node.
+  // Returns the dependencies of `name`; null if it is not a node.
   const Uses* UsesOf(const std::string& name) const;
-  // Whether `name` was made of these builds; what is no node was made of 0.
+  // Whether `name` was made from these builds. Key 0 matches a name that is not a node.
   bool IsMadeOf(const std::string& name, uint64_t key) const;
-  // Of all nodes, or of those alone that were made.
+  // Return the dependencies of all nodes, or of only those that were made.
   Dependencies All() const;
   Dependencies AllMade() const;
 
-  // Whether `name` was never tried with the builds that there are now. One that `serves` is not due while it
-  // is made of them.
+  // Whether `name` was never tried with the current builds. If it `serves` and was made from them, it is not
+  // due.
   bool IsDue(const std::string& name, bool serves, const BuildOf& build_of) const;
-  // The builds that there are now are tried: what fails with them is not due with them again. Their key.
+  // Records a try with the current builds and returns their key. If the try fails, the name is not due again
+  // with these builds.
   uint64_t NoteTried(const std::string& name, const BuildOf& build_of);
 
  private:

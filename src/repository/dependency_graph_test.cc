@@ -44,11 +44,11 @@ class DependencyGraphTest : public ::testing::Test {
   void Make(const std::string& name, const std::set<std::string>& uses) {
     graph_.Made(name, Of(uses), KeyOf(uses));
   }
-  // Of what serves: it is due, and can be made.
+  // For a serving node: it is due, and all of its dependencies serve.
   bool IsStale(const std::string& name) const {
     return graph_.IsDue(name, true, Builds()) && DependencyGraph::AllServe(*graph_.UsesOf(name), Builds());
   }
-  // The same of what does not serve.
+  // The same for a node that does not serve.
   bool IsWanted(const std::string& name) const {
     return graph_.IsDue(name, false, Builds()) && DependencyGraph::AllServe(*graph_.UsesOf(name), Builds());
   }
@@ -100,12 +100,12 @@ TEST_F(DependencyGraphTest, WhatIsWantedIsDueOnceWhenAllThatItUsesIsThere) {
   ASSERT_NE(graph_.UsesOf("e"), nullptr);
   EXPECT_EQ(*graph_.UsesOf("e"), Of({"m", "n"}));
   EXPECT_EQ(graph_.UsesOf("f"), nullptr);
-  // Nobody has made it of anything yet.
+  // It was never made.
   EXPECT_EQ(graph_.AllMade(), Dependencies());
   EXPECT_EQ(graph_.All(), (Dependencies{{"e", {"m", "n"}}}));
   builds_ = {{"m", 1}};
   EXPECT_FALSE(IsWanted("e"));
-  // A pipeline is tried then, too, as it says what it lacks.
+  // A pipeline is tried even then, because its error names the missing model.
   EXPECT_TRUE(graph_.IsDue("e", false, Builds()));
   builds_ = {{"m", 1}, {"n", 1}};
   EXPECT_TRUE(IsWanted("e"));
@@ -155,7 +155,7 @@ TEST_F(DependencyGraphTest, KnowsWhoUsesWhat) {
   EXPECT_TRUE(graph_.IsMadeOf("m", 0));
   EXPECT_TRUE(graph_.IsMadeOf("e", KeyOf({"m"})));
   EXPECT_FALSE(graph_.IsMadeOf("e", 0));
-  // It is no ensemble any longer.
+  // It no longer is an ensemble.
   Make("f", {});
   graph_.Forget("e");
   EXPECT_EQ(graph_.All(), Dependencies());

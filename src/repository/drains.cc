@@ -14,13 +14,12 @@
 namespace braid {
 namespace {
 
-// How soon a thread that waits for requests to leave sees that the server exits.
+// How soon a thread that waits for requests in flight notices the shutdown.
 constexpr int64_t kDrainSliceNs = 100 * kMillisecondNs;
-// The part of the time to shut down that is kept for user code to finalize in, at most; requests get the
-// rest.
+// At most this part of the shutdown time is reserved for user code to finalize; requests get the rest.
 constexpr int64_t kFinalizeNs = 5 * kSecondNs;
 
-// So that no request inside waits for one that does not come.
+// Ends waits of requests in flight for later requests of their sequences, which can no longer arrive.
 void BeginDrain(Servable& servable) {
   if (SequenceKeeper* sequences = servable.sequences()) sequences->BeginDrain();
 }
@@ -44,14 +43,14 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
   try {
     MutexLock lock(mutex_);
     const uint64_t id = ++last_id_;
-    // Its place first: a thread for which there were none would end the program.
+    // Insert the entry first: destroying a joinable thread would end the program.
     const auto place = drains_.try_emplace(id).first;
     try {
       place->second = StartThread("brd-drain", [this, servable, stopped, id] {
         GuardedOrReport("brd-drain", [&] { Drain(*servable); });
         GuardedOrReport("brd-drain", stopped);
         MutexLock relock(mutex_);
-        // A node of the map moves without an allocation.
+        // Moving a map node does not allocate.
         ended_.insert(drains_.extract(id));
         changed_.NotifyAll();
       });
@@ -61,9 +60,9 @@ void Drains::Start(std::shared_ptr<Servable> servable, std::function<void()> sto
       throw;
     }
   } catch (const std::system_error&) {
-    // No thread is to be had; the caller waits.
+    // No thread can be started; the caller waits.
   } catch (const std::bad_alloc&) {
-    // Nor memory for one.
+    // No memory for a thread; the caller waits.
   }
   Drain(*servable);
   stopped();
@@ -84,9 +83,9 @@ void Drains::Drain(Servable& servable) {
   Stop(servable, drained);
 }
 
-// A request that is still inside may move its sequence on until the servable has stopped.
+// A request in flight may advance its sequence until the servable has stopped.
 void Drains::Stop(Servable& servable, bool drained) const {
-  const RetryingAllocation retrying;  // what has stopped half-way is never gone
+  const RetryingAllocation retrying;  // an interrupted stop would never be finished
   if (vault_ != nullptr && drained) vault_->Leave(servable);
   if (vault_ != nullptr && !drained) vault_->BeginStop(servable);
   servable.Stop(StopDeadline());
@@ -121,7 +120,7 @@ void Drains::BeginShutdown(const Catalog& catalog, int64_t deadline_ns) {
     return std::all_of(all.begin(), all.end(),
                        [](const auto& servable) { return servable->gate().inside() == 0; });
   };
-  // Gates tell nobody while they are open.
+  // Open gates have no notification, so poll them.
   while (!at_rest() && SteadyNowNs() < drain_deadline_ns) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -1,5 +1,4 @@
-// Drains: ends servables that have left the catalog, each when its last request has left, and sees to it that
-// their sequences are kept.
+// Drains: stops servables that have left the catalog, each after its last request, and keeps their sequences.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,15 @@
 
 namespace braid {
 
-// All methods may be called from any thread.
+// Thread-safe.
 class Drains {
  public:
-  // How long a stop may go on after its deadline before nobody waits for it any longer.
+  // The grace period after the deadline for stops. After it, the shutdown waits no longer.
   static constexpr int64_t kStopGraceNs = int64_t{2} * 1000000000;
 
-  // Instances of what is stopped may take `exit_timeout_seconds` to end. `vault` gets what was drained before
-  // it is stopped, so that its sequences need not wait for user code that finalizes; null where sequences end
-  // with their servable.
+  // `exit_timeout_seconds` limits how long instances of a stopped servable may take to end. Sequences of a
+  // drained servable go to `vault` before the stop, so that finalizing user code does not delay them. A null
+  // `vault` means that sequences end with their servable.
   explicit Drains(int exit_timeout_seconds, SequenceVault* vault = nullptr)
       : exit_timeout_seconds_(exit_timeout_seconds), vault_(vault) {}
   // REQUIRES: empty().
@@ -33,21 +32,22 @@ class Drains {
   Drains(const Drains&) = delete;
   Drains& operator=(const Drains&) = delete;
 
-  // Closes the servable to new requests at once, and stops it on a thread of its own when the last one has
-  // left; then calls `stopped` there. One thread each: every one may have to wait for another request, and
-  // there are no more of them than servables.
+  // Closes the servable to new requests at once. After its last request, stops it on its own thread and calls
+  // `stopped` there. Each drain has its own thread, because it may have to wait for another drain's requests.
+  // There are no more threads than servables.
   void Start(std::shared_ptr<Servable> servable, std::function<void()> stopped);
-  // Stops a servable that nobody has seen; blocks.
+  // Stops a servable that was never published; blocks.
   void Discard(Servable& servable) const;
-  // Joins the threads that have ended. Called now and then.
+  // Joins the threads that have ended. Call it regularly.
   void Reap();
 
-  // From now on requests may run until a while before `deadline_ns` (SteadyNowNs() time), and everything ends
-  // by it. Returns when no request is in any servable of the catalog, or when it is too late to wait: one
-  // that answers may be waiting for another, so that none should close before all are at rest.
+  // Begins the shutdown: requests may run until some time before `deadline_ns` (SteadyNowNs() time), and
+  // every stop ends by it. Returns when no request is in any servable of the catalog, or when the time for
+  // requests has passed. It closes no servable before that, because a request in one may be waiting for
+  // another.
   void BeginShutdown(const Catalog& catalog, int64_t deadline_ns);
   bool empty() const;
-  // Whether all drains had ended before `deadline_ns`.
+  // Waits for all drains. Returns false if one has not ended by `deadline_ns`.
   bool WaitUntilEmpty(int64_t deadline_ns);
 
  private:
@@ -58,7 +58,7 @@ class Drains {
   const int exit_timeout_seconds_;
   SequenceVault* const vault_;
   mutable Mutex mutex_;
-  CondVar changed_;  // of anything below
+  CondVar changed_;  // notified when any member below changes
   int64_t drain_deadline_ns_ BRAID_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   int64_t stop_deadline_ns_ BRAID_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   uint64_t last_id_ BRAID_GUARDED_BY(mutex_) = 0;

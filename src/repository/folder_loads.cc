@@ -49,14 +49,14 @@ Status FolderLoads::Plan(const std::vector<LoadRequest>& wanted, Steps& steps, O
   BRAID_RETURN_IF_ERROR(table_.Claim(names));
   for (const auto& [name, request] : loads->requests) {
     if (!table_.CheckFree(name).ok()) {
-      // The name may have a step already, which is the config.json's.
+      // The name may have a step of the config.json already.
       outcome[name] = LoadAndRelease(request, loads->uses);
       continue;
     }
-    // The place is there before a thread writes to it.
+    // Create the entry before threads write to it.
     steps[name] = {loads->uses.at(name), [this, loads, &request = request, &status = outcome[name]] {
                      status = LoadAndRelease(request, loads->uses);
-                     // What others have replaced meanwhile was not followed, as the model was claimed.
+                     // MakeIfDue() skipped the model while it was claimed.
                      MakeIfDue(request.model_name);
                    }};
   }
@@ -121,7 +121,7 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
   const std::string& name = request.model_name;
   BRAID_ASSIGN_OR_RETURN(const std::vector<int64_t> versions, table_.BeginBuilds(name, plan.keys));
   Builds builds = BuildVersions(plan.source, versions, uses);
-  const RetryingAllocation retrying;  // what was made, and what it replaces, has to be ended by somebody
+  const RetryingAllocation retrying;  // the new servables and those they replace must all be ended
   ServableTable::Built built;
   std::map<int64_t, std::string> reasons;
   std::string faults;

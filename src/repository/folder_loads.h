@@ -1,7 +1,7 @@
-// FolderLoads: carries out loads from model folders: finds out what goes together and in which order, and
-// builds versions.
+// FolderLoads: loads models from model folders: collects their dependencies, orders the loads and builds the
+// versions.
 //
-// What is served meanwhile, and who may load what, is in the ServableTable; this has no state of its own.
+// Stateless. The ServableTable has the served versions and the claims.
 #pragma once
 
 #include <map>
@@ -24,34 +24,34 @@
 
 namespace braid {
 
-// All methods may be called from any thread, and block on user code.
+// Thread-safe. All methods block on user code.
 class FolderLoads {
  public:
-  // Status by name, of the models that were asked for and of those that were loaded with them.
+  // Status by name: the requested models and their dependencies that were loaded with them.
   using Outcome = std::map<std::string, Status>;
 
-  // `options` has folders. All references outlive it.
+  // REQUIRES: `options` has folders. All references outlive the object.
   FolderLoads(const ManagerOptions& options, const ModelFolders& folders, ServableTable& table,
               Drains& drains, FolderMakers makers, const ErrorTexts& error_texts, Logger& log);
 
-  // Claims models together with those that they use, and adds the steps that load them; each step releases
-  // its model and writes to its place in `outcome`, which outlives the steps. Errors: UNAVAILABLE, when one
-  // of them is being loaded already, and those of LoadRequest::rights; nothing is claimed then.
+  // Claims models together with their dependencies, and adds the steps that load them. Each step releases its
+  // model and writes its entry in `outcome`, which outlives the steps. Errors: UNAVAILABLE if a model is
+  // already being loaded, and those of LoadRequest::rights; nothing is claimed then.
   Status Plan(const std::vector<LoadRequest>& wanted, Steps& steps, Outcome& outcome);
   // Errors: those of SourceReader::CheckOverride().
   Status CheckOverride(const LoadRequest& request) const { return reader_.CheckOverride(request); }
-  // Makes an ensemble anew if it is due.
+  // Remakes an ensemble if it is due.
   void MakeIfDue(const std::string& ensemble);
 
-  // Removes what servers that were killed have left.
+  // Removes the files that killed servers have left.
   void RemoveAbandoned() const { reader_.RemoveAbandoned(); }
-  // Loads that still prepare fail soon.
+  // Makes loads that are still preparing fail soon.
   void BeginShutdown() const { loader_.BeginShutdown(); }
 
  private:
   using Builds = std::map<int64_t, Result<std::shared_ptr<Servable>>>;
 
-  // Of a model that is claimed. `uses` is what is loaded with it uses.
+  // Load one claimed model. `uses` has the dependencies of all models that are loaded with it.
   Status LoadAndRelease(const LoadRequest& request, const Dependencies& uses);
   Status LoadClaimed(const LoadRequest& request, const Dependencies& uses);
   Result<LoadPlan> Read(const LoadRequest& request);

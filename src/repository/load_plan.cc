@@ -39,11 +39,11 @@ Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& req
       .source = std::move(source), .fingerprint = print.whole, .keys = {}, .uses = {}, .uses_key = 0};
   const auto uses = UsesOfEnsemble(plan.source.config);
   plan.uses.insert(uses.begin(), uses.end());
-  // Which versions there are is no reason to reload one that stays.
+  // A change of the version policy alone does not reload a version that stays.
   inference::ModelConfig without_policy = plan.source.config;
   without_policy.clear_version_policy();
   uint64_t key = Mix(Mix(print.common, ConfigToJson(without_policy)), plan.source.folder.path());
-  // Files of a request are never the same as any before.
+  // Each request's files are new.
   if (plan.source.request_number != 0) key = Mix(key, plan.source.request_number);
   for (const int64_t version : ChooseVersions(plan.source.config.version_policy(), available)) {
     const auto part = print.versions.find(version);

@@ -1,4 +1,5 @@
-// LoadPlan: what a load of a model is going to serve, and of what each version of it would be made.
+// LoadPlan: the versions that a load of a model will serve, and a key of each version's files, configuration
+// and dependencies.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,21 @@ namespace braid {
 
 struct LoadPlan {
   ModelSource source;
-  // Of the whole folder, as it was before anything was read from it: what changes later is seen as a change.
+  // The whole folder's fingerprint from before the first read, so that later changes are detected.
   uint64_t fingerprint = 0;
-  // The versions to serve. A version whose key is that of one that is served is the same and stays: it comes
-  // from the same files and the same configuration (but for the version policy), and from the same builds of
-  // what it uses.
+  // The versions to serve. A served version with the same key stays. The key covers the files, the
+  // configuration without its version policy, and the builds of the dependencies.
   std::map<int64_t, uint64_t> keys;
-  // Of an ensemble: the models of its steps, and which builds of them it is made of.
+  // For an ensemble: the models of its steps, and the key of their builds.
   std::set<ServableUse> uses;
   uint64_t uses_key = 0;
 
-  // Sets uses_key, and makes it a part of all keys. Called once, for ensembles.
+  // Sets uses_key, and mixes it into all keys. Called once, for ensembles.
   void SetUsesKey(uint64_t key);
 };
 
-// Reads what the request asks for; `source` is what `reader` has opened for it. What is odd about the folder
-// goes to `log`. Errors: why the model cannot be read.
+// Reads the folder and configuration for the request; `reader` has opened `source` for it. Oddities of the
+// folder go to `log`. Errors: the reason why the model cannot be read.
 Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& request, ModelSource source,
                               Logger& log);
 

@@ -22,7 +22,7 @@ class LoadPlanTest : public ::testing::Test {
     }
   }
 
-  // A write must be seen even when the clock of the file system has not moved on.
+  // A write must be detected even if the file system's clock has not advanced.
   void Write(const std::string& file, std::string_view text) {
     scratch_.Write("models/" + file, text);
     struct timespec times[2] = {};

@@ -12,7 +12,7 @@ LoadSet CollectLoads(const std::vector<LoadRequest>& wanted, const LoadQuestions
     used.insert(used.end(), uses.begin(), uses.end());
     loads.uses.emplace(name, std::move(uses));
   };
-  // These first: who is asked for is loaded by the request that asks.
+  // First the requested models, so that each is loaded by its own request.
   for (const LoadRequest& request : wanted) {
     add(request.model_name, questions.uses(request));
     loads.requests.emplace(request.model_name, request);

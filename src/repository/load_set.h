@@ -1,5 +1,5 @@
-// LoadSet: which models a load request brings with it. An ensemble is loaded with the models that it uses,
-// and these with theirs.
+// LoadSet: the models that a load request loads: the requested ones, and the direct and indirect dependencies
+// of ensembles.
 #pragma once
 
 #include <functional>
@@ -15,21 +15,22 @@
 namespace braid {
 
 struct LoadSet {
-  // What is to be loaded, by name.
+  // The models to load, by name.
   std::map<std::string, LoadRequest> requests;
-  // Who uses which, of these and of what they use that stays as it is.
+  // The dependencies of these models, and of those dependencies that are not reloaded.
   Dependencies uses;
 };
 
-// Answers about single models; called without locks, and may read the disk.
+// Questions about single models. They are asked without locks, and may read the disk.
 struct LoadQuestions {
-  // What the model would use if it were loaded by this request.
+  // Returns the dependencies that the model would have if this request loaded it.
   std::function<std::set<std::string>(const LoadRequest& request)> uses;
-  // What the model uses, when others take it as it is; nothing when it is loaded with who uses it.
+  // Its dependencies if it stays loaded; nullopt if it is reloaded with its dependents.
   std::function<std::optional<std::set<std::string>>(const std::string& model)> kept;
 };
 
-// Of `wanted`, no two of one name. What was asked for is loaded whatever `kept` says of it.
+// REQUIRES: no two requests of `wanted` have the same name. Requested models are loaded even if `kept` would
+// keep them.
 LoadSet CollectLoads(const std::vector<LoadRequest>& wanted, const LoadQuestions& questions);
 
 }  // namespace braid

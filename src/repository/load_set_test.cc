@@ -7,7 +7,8 @@ namespace {
 
 LoadRequest Plain(const std::string& name) { return {.model_name = name, .config_json = {}, .files = {}}; }
 
-// Questions about a world in which `on_disk` uses what it says, and what is in `kept` stays.
+// Answers from two maps: `on_disk` has the dependencies of reloaded models, `kept` those of models that stay
+// loaded.
 LoadQuestions About(const Dependencies& on_disk, const Dependencies& kept) {
   return {[&on_disk](const LoadRequest& request) {
             if (request.config_json) return std::set<std::string>{*request.config_json};

@@ -63,8 +63,8 @@ Status CheckOptions(const FolderOptions& options) {
 
 }  // namespace
 
-// When something is to be loaded or unloaded, and in which order. What is served is the table's; how
-// something is loaded is told by the planners.
+// Decides when servables are loaded and unloaded, and in which order. The ServableTable has the served
+// versions; the planners know how to load a servable.
 class Manager::Impl {
  public:
   Impl(ManagerOptions options, Catalog& catalog, FolderMakers folder_makers, ConfigMakers config_makers,
@@ -103,12 +103,12 @@ class Manager::Impl {
   void CheckServerReady(std::function<void(bool)> done) const;
 
  private:
-  // What one look at the config.json has brought.
+  // The result of one pass over the config.json.
   struct Findings {
     bool changed = false;
-    Status unreadable;  // the file
-    Status config;      // the file's text, or what of a new text could not be applied
-    Status versions;    // what else could not be loaded
+    Status unreadable;  // the file cannot be read
+    Status config;      // the file's text is invalid, or a new text could not be applied
+    Status versions;    // other failures to load
   };
 
   void Run(const Steps& steps);
@@ -140,17 +140,17 @@ class Manager::Impl {
   const ModelFolders folders_;
   std::unique_ptr<FolderLoads> loads_;  // null without model folders
   ConfigPipelines pipelines_;
-  ModelFolders::Skipped skipped_;           // the start's, then the polling thread's
-  std::atomic<bool> folders_serve_{false};  // the model folders could be read at the start
+  ModelFolders::Skipped skipped_;           // used at the start, then by the polling thread
+  std::atomic<bool> folders_serve_{false};  // the model folders were readable at the start
   std::atomic<bool> knows_models_{false};   // the catalog has the names of the models to load
 
-  Mutex round_mutex_;  // held while everything of the config.json is looked at and loaded
+  Mutex round_mutex_;  // held during a whole pass over the config.json
   ConfigModels models_ BRAID_GUARDED_BY(round_mutex_);
   ConfigGraphs graphs_ BRAID_GUARDED_BY(round_mutex_);
   ConfigPlan plan_ BRAID_GUARDED_BY(round_mutex_);
-  std::optional<std::string> text_ BRAID_GUARDED_BY(round_mutex_);  // of the file, when it was last read
-  Status text_fault_ BRAID_GUARDED_BY(round_mutex_);                // what is wrong with it
-  Status read_fault_ BRAID_GUARDED_BY(round_mutex_);                // why it cannot be read now
+  std::optional<std::string> text_ BRAID_GUARDED_BY(round_mutex_);  // the file's text when it was last read
+  Status text_fault_ BRAID_GUARDED_BY(round_mutex_);                // the error in that text
+  Status read_fault_ BRAID_GUARDED_BY(round_mutex_);                // why the file cannot be read now
 
   mutable Mutex mutex_;
   std::optional<OvmsMetricsConfig> metrics_ BRAID_GUARDED_BY(mutex_);
@@ -159,12 +159,12 @@ class Manager::Impl {
 
 // ---- the order of loads ----
 
-// Does the steps, and makes what was made of what they replace, or has waited for it, anew. A name comes
-// after those that it uses, so that each is made once.
+// Runs the steps, and remakes the ensembles and pipelines whose dependencies they replace or provide. A name
+// comes after its dependencies, so that it is made only once.
 void Manager::Impl::Run(const Steps& steps) {
   std::vector<std::vector<std::string>> order;
   {
-    // The steps have claimed their names already, and give them back as they run.
+    // The steps have claimed their names already, and release them when they run.
     const RetryingAllocation retrying;
     Dependencies uses = table_.uses();
     for (const auto& [name, step] : steps) uses[name] = step.uses;
@@ -277,7 +277,7 @@ Status Manager::Impl::StartPolling() {
 
 // ---- model folders ----
 
-// Says once of each folder why it is no model's.
+// Logs once per folder why it is not a model's.
 Result<std::set<std::string>> Manager::Impl::FolderNames() {
   ModelFolders::Skipped skipped;
   BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(skipped));
@@ -292,7 +292,7 @@ Result<std::set<std::string>> Manager::Impl::FolderNames() {
   return names;
 }
 
-// Names that are free are the folders' from here on.
+// Takes the free names for the model folders.
 Result<std::set<std::string>> Manager::Impl::BeginFolders() {
   BRAID_RETURN_IF_ERROR(CheckOptions(*options_.folders));
   for (const std::string& misgiving : folders_.Misgivings()) BRAID_LOG_WARNING(log_, "{}", misgiving);
@@ -328,25 +328,26 @@ void Manager::Impl::ScanFolders() {
   if (!work.begun()) return;
   const auto names = FolderNames();
   if (!names.ok()) {
-    // A repository that cannot be read for a while is no reason to unload what it has brought.
+    // If a repository cannot be read for a while, its models are not unloaded.
     BRAID_LOG_ERROR(log_, "failed to poll the model repository: {}", names.status().message());
     return;
   }
   std::vector<LoadRequest> to_load;
   for (const std::string& name : *names) {
-    // A model in two repositories has no fingerprint; what it served before stays.
+    // A model in two repositories has no fingerprint, so its serving version stays.
     std::optional<uint64_t> now;
     if (auto folder = folders_.Open(name); folder.ok()) now = FingerprintOf(*folder).whole;
     if (table_.NeedsLoad(name, now)) to_load.push_back(FromDisk(name));
   }
   const std::vector<std::string> gone = table_.GoneFrom(*names);
   table_.NoteFolders(*names);
-  for (const std::string& name : gone) (void)UnloadFolder(name);  // one that loads is seen next time
+  for (const std::string& name : gone) (void)UnloadFolder(name);  // a claimed model is retried at the next
+                                                                  // scan
   FolderLoads::Outcome outcome;
-  (void)LoadFolders(to_load, outcome);  // logged, and retried next time
+  (void)LoadFolders(to_load, outcome);  // failures are logged, and retried at the next scan
 }
 
-// Both are refused outside of explicit mode, and until everything is loaded.
+// Load and unload requests are refused outside of explicit mode, and until the first loads have ended.
 Status Manager::Impl::CheckTakesLoads() const {
   if (loads_ == nullptr) {
     return UnsupportedError(
@@ -371,7 +372,7 @@ Status Manager::Impl::Load(const LoadRequest& request) {
   }
   if (request.config_json && !options_.folders->allow_file_overrides)
     BRAID_RETURN_IF_ERROR(loads_->CheckOverride(request));
-  // A folder that is there has a state in the index, which says the same.
+  // If the folder exists, the index shows the same error as its state.
   if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   FolderLoads::Outcome outcome;
   BRAID_RETURN_IF_ERROR(LoadFolders({request}, outcome));
@@ -392,20 +393,20 @@ Status Manager::Impl::Unload(const std::string& name, bool unload_dependents, co
     all.insert(name);
     BRAID_RETURN_IF_ERROR(table_.CheckUnclaimed(all));
   }
-  // A request inside the ensemble keeps its models to its end; a new one finds the ensemble gone.
+  // A request inside the ensemble keeps its models until it ends; a new request no longer finds the ensemble.
   Status status = UnloadFolder(name);
   for (const std::string& model : used) {
     if (status.ok()) status = UnloadFolder(model);
   }
   drains_.Reap();
-  // The pipelines over it follow on a thread of the manager, as making one may take long.
+  // Its pipelines are remade on a thread of the manager, because that may take long.
   if (options_.config) life_.Wake();
   return status;
 }
 
 // ---- the config.json ----
 
-// At the start. Errors: what keeps the server from starting.
+// Reads the configuration at the start. Errors: the server must not start.
 Status Manager::Impl::ReadConfig() {
   const ConfigOptions& config = *options_.config;
   if (!config.config_path.empty()) {
@@ -424,7 +425,7 @@ Status Manager::Impl::ReadConfig() {
   return OkStatus();
 }
 
-// True when there is a new plan. The file is known by its content.
+// Returns true if there is a new plan. Changes are detected by content.
 bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
   const std::string& path = options_.config->config_path;
   auto text = ReadConfigFile(path);
@@ -450,7 +451,7 @@ bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
   return true;
 }
 
-// In errors, what lies in a folder of the configuration is named relative to the one around it.
+// Registers the configuration's folders, so that errors show paths relative to their parent folders.
 void Manager::Impl::NameFolders() {
   const auto name = [this](const std::string& folder) {
     const std::filesystem::path path(folder);
@@ -476,10 +477,10 @@ void Manager::Impl::PlanConfig(bool fresh, bool retry, Steps& steps) {
 void Manager::Impl::FinishConfig(bool fresh, bool retry, Findings& findings) {
   ConfigOutcome outcome = models_.TakeOutcome();
   outcome.Add(pipelines_.TakeOutcome());
-  // Behind the pipelines: a new definition may no longer need them.
+  // After the pipelines, because a new definition may no longer need these models.
   models_.RetireUnwanted();
   if (fresh || retry || options_.config->watch_graph_files) {
-    // A graph looks up what it asks when it runs, so all that may be asked is there before it.
+    // A graph looks up its models when it runs, so load those first.
     const ConfigOutcome graphs = graphs_.Sync(plan_.graphs, fresh || retry);
     if (graphs.changed) Run({});
     outcome.Add(graphs);
@@ -509,7 +510,7 @@ Result<bool> Manager::Impl::Reload() {
   if (!findings.config.ok()) return findings.config.WithMessage(kConfigFailed);
   if (!findings.versions.ok()) return findings.versions.WithMessage(kVersionsFailed);
   const int64_t deadline_ns = SteadyNowNs() + options_.config->retire_wait_ns;
-  // In short steps, so that the end of the server is seen.
+  // In short steps, so that a shutdown is noticed.
   for (int64_t now_ns = SteadyNowNs(); now_ns < deadline_ns && !life_.exiting(); now_ns = SteadyNowNs()) {
     if (table_.AwaitDrains(std::min(now_ns + kSecondNs / 10, deadline_ns))) break;
   }
@@ -524,7 +525,7 @@ void Manager::Impl::PollConfig() {
     const RepositoryLife::Work work(life_);
     if (!work.begun()) return;
     if (SteadyNowNs() < next_ns) {
-      // Woken: something was unloaded.
+      // A model was unloaded.
       GuardedOrReport("brd-config", [this] { Run({}); });
       continue;
     }

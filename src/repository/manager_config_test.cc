@@ -34,7 +34,7 @@ std::string Model(const std::string& name, const std::string& more = "") {
   return R"({"config": {"name": ")" + name + R"(", "base_path": ")" + name + "\"" +
          (more.empty() ? "" : ", ") + more + "}}";
 }
-// A pipeline over models; those that begin with "lib" are libraries.
+// A pipeline over models. Names that begin with "lib" are libraries.
 std::string Pipeline(const std::string& name, const std::vector<std::string>& uses,
                      const std::string& more = "") {
   std::string nodes;
@@ -112,7 +112,7 @@ class ManagerConfigTest : public ::testing::Test {
     }
     return text.str();
   }
-  // Drains end on threads of the manager.
+  // Drains end on the manager's threads.
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
     while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
@@ -189,7 +189,7 @@ TEST_F(ManagerConfigTest, FollowsTheVersionPolicy) {
       Reload({.models = {Model("a", R"("model_version_policy": {"specific": {"versions": [1, 9]}})")}});
   EXPECT_TRUE(reloaded.ok()) << reloaded.status();
   AwaitIndex("a:1 READY, a:2 UNAVAILABLE, a:3 UNAVAILABLE");
-  // A version that stays is not loaded again.
+  // Versions that stay are not loaded again.
   EXPECT_EQ(Starts("a:1"), 2);
   EXPECT_EQ(Starts("a:2"), 1);
   EXPECT_EQ(Starts("a:3"), 1);
@@ -253,7 +253,7 @@ TEST_F(ManagerConfigTest, AModelThatDoesNotLoadDoesNotStopOthers) {
   EXPECT_EQ(ReasonOf("a"), "File not found or cannot open - broken");
   EXPECT_EQ(FailureOf("a"), StatusCode::kUnknown);
   EXPECT_EQ(catalog_.WhyNotFound("a", -1).message(), "Model with requested version is not loaded yet");
-  // A reload tries again what has failed.
+  // A reload retries failed loads.
   const auto failed = manager_->Reload();
   EXPECT_EQ(failed.status().message(), "Reloading models versions failed. Check server logs for more info.");
   EXPECT_EQ(Starts("a:1"), 2);
@@ -278,7 +278,7 @@ TEST_F(ManagerConfigTest, AFailedReloadOfAModelKeepsWhatServes) {
   EXPECT_EQ(Find("a"), before);
   EXPECT_FALSE(before->gate().closed());
   EXPECT_EQ(Index(), "a:1 READY");
-  // An entry that is wrong in itself, too; and back.
+  // The same for an invalid entry; then the entry is corrected.
   EXPECT_FALSE(Reload({.models = {Model("a", R"j("shape": "(x)")j")}}).ok());
   EXPECT_EQ(Find("a"), before);
   EXPECT_TRUE(Reload({.models = {Model("a")}}).ok());
@@ -438,7 +438,7 @@ TEST_F(ManagerConfigTest, AGraphIsMadeAnewWhenItsFilesHaveChanged) {
   const auto third = Find("g");
   EXPECT_NE(third, second);
 
-  // What runs goes on when its successor does not load; and is replaced once that does.
+  // The running graph stays if its successor does not load, and is replaced once it does.
   scratch_.Write("g/graph.pbtxt", "broken");
   EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_EQ(Find("g"), third);
@@ -495,7 +495,7 @@ TEST_F(ManagerConfigTest, APipelineFollowsItsModels) {
   EXPECT_NE(Find("outer"), outer);
   EXPECT_TRUE(first->gate().closed());
   AwaitCount("stop p", 1);
-  // Without its model it is not available, and comes back with it.
+  // It is unavailable without its model, and comes back with it.
   EXPECT_TRUE(Reload({.models = {}, .pipelines = with.pipelines}).ok());
   AwaitIndex("a:1 UNAVAILABLE, a:2 UNAVAILABLE, outer:1 UNAVAILABLE failed, p:1 UNAVAILABLE failed");
   EXPECT_EQ(catalog_.WhyNotFound("p", -1).code(), StatusCode::kUnavailable);
@@ -512,14 +512,14 @@ TEST_F(ManagerConfigTest, APipelineThatChangesIsMadeAnewAndOthersAreNot) {
   EXPECT_TRUE(*Reload({.models = {Model("a")}, .pipelines = {changed, Pipeline("q", {"a"})}}));
   EXPECT_NE(Find("p"), p);
   EXPECT_EQ(Find("q"), q);
-  // One that is not valid is not applied.
+  // An invalid definition is not applied.
   const auto second = Find("p");
   const auto failed = Reload({.models = {Model("a")}, .pipelines = {Pipeline("p", {"a", "b"})}});
   EXPECT_EQ(failed.status().message(), "Reloading config file failed. Check server logs for more info.");
   EXPECT_EQ(Find("p"), second);
   AwaitIndex("a:1 READY, p:1 READY, q:1 UNAVAILABLE");
   EXPECT_EQ(catalog_.WhyNotFound("q", -1).message(), "Pipeline is retired");
-  // What it ran before is made of the newer model too.
+  // The previous definition is remade with the newer model too.
   AddVersion("a", "2");
   EXPECT_FALSE(manager_->Reload().ok());
   EXPECT_NE(Find("p"), second);
@@ -553,7 +553,7 @@ TEST_F(ManagerConfigTest, ANameBelongsToOneKind) {
   EXPECT_EQ(Index(), "a:1 READY, p:1 READY");
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
   EXPECT_EQ(Find("p")->info().kind, ServableKind::kPipeline);
-  // A name that is given up may be another kind's.
+  // Another kind may take a name that was given up.
   scratch_.Write("p/graph.pbtxt", "node {}");
   EXPECT_TRUE(Reload({.pipelines = {Pipeline("a", {})}, .graphs = {R"({"name": "p"})"}}).ok());
   AwaitIndex("a:1 READY, p:1 READY");
@@ -566,7 +566,7 @@ TEST_F(ManagerConfigTest, ANameBelongsToOneKind) {
   EXPECT_EQ(Find("a")->info().kind, ServableKind::kModel);
 }
 
-// Requests enter all the time, while models and pipelines are reloaded.
+// Requests enter continuously while models and pipelines are reloaded.
 TEST_F(ManagerConfigTest, NoRequestIsLostToAReload) {
   AddVersion("a", "1");
   const std::vector<std::string> pipelines = {Pipeline("p", {"a"})};
@@ -586,7 +586,7 @@ TEST_F(ManagerConfigTest, NoRequestIsLostToAReload) {
           continue;
         }
         ++served;
-        // What a pipeline's request enters is open, or a newer pipeline is there already.
+        // The servables behind the pipeline are open, or a newer pipeline is in the catalog already.
         if (!dynamic_cast<FakePipeline&>((*pipeline)->get()).CanRun() &&
             Find("p").get() == &(*pipeline)->get()) {
           ++lost;
@@ -670,7 +670,7 @@ TEST_F(ManagerConfigTest, ShutdownWhileAModelIsLoading) {
   EXPECT_EQ(makers_.journal.Count("stop a:1"), 1);
   door.Open();
   reload.join();
-  // What came too late is stopped and never served.
+  // A load that ends too late is stopped and never served.
   EXPECT_EQ(makers_.journal.Count("stop b:1"), 1);
   EXPECT_EQ(Find("b"), nullptr);
 }
@@ -693,7 +693,7 @@ TEST_F(ManagerConfigTest, ReloadsFromManyThreadsTakeTurns) {
   EXPECT_TRUE(static_cast<FakePipeline&>(*Find("p")).UpToDate());
 }
 
-// With model folders beside the config.json.
+// Model folders beside the config.json.
 class TwoSourcesTest : public ManagerConfigTest {
  protected:
   TwoSourcesTest() {

@@ -29,7 +29,7 @@ constexpr int64_t kSecondNs = 1000000000;
 constexpr std::string_view kConfig =
     "backend: 'python' max_batch_size: 4 input { name: 'IN' data_type: TYPE_FP32 dims: [4] }";
 
-// How the answer to a load of 'm' begins that cannot be read.
+// The first part of the error when 'm' cannot be read.
 const std::string kFailedToPoll = "failed to load 'm', failed to poll from model repository: ";
 
 class ManagerFoldersTest : public ::testing::Test {
@@ -50,7 +50,7 @@ class ManagerFoldersTest : public ::testing::Test {
     EXPECT_TRUE(manager_->Shutdown(SteadyNowNs() + 5 * kSecondNs).ok());
   }
 
-  // Adds a version of a model, with a configuration unless it has one.
+  // Adds a version of a model, and a configuration if it has none.
   void AddVersion(const std::string& model, const std::string& version, std::string_view code = "pass") {
     if (!std::filesystem::exists(scratch_ / ("models/" + model + "/config.pbtxt"))) Configure(model, kConfig);
     WriteNew("models/" + model + "/" + version + "/model.py", code);
@@ -62,7 +62,7 @@ class ManagerFoldersTest : public ::testing::Test {
   void Configure(const std::string& model, std::string_view text) {
     WriteNew("models/" + model + "/config.pbtxt", text);
   }
-  // A write must be seen even when the clock of the file system has not moved on.
+  // A write must be detected even if the file system's clock has not advanced.
   void WriteNew(const std::string& file, std::string_view text) {
     scratch_.Write(file, text);
     struct timespec times[2] = {};
@@ -85,7 +85,7 @@ class ManagerFoldersTest : public ::testing::Test {
   Status Unload(const std::string& name) { return manager_->Unload(name, false, {}); }
 
   std::string Index() const { return testing::IndexText(catalog_); }
-  // Drains end on threads of the manager.
+  // Drains end on the manager's threads.
   void AwaitIndex(const std::string& expected) {
     const int64_t deadline = SteadyNowNs() + 20 * kSecondNs;
     while (Index() != expected && SteadyNowNs() < deadline) std::this_thread::yield();
@@ -185,7 +185,7 @@ TEST_F(ManagerFoldersTest, AnEnsembleIsMadeAnewWhenItsModelsAre) {
   EXPECT_EQ(Starts("m:1"), 2);
   EXPECT_EQ(Starts("inner:1"), 2);
   EXPECT_EQ(Starts("e:1"), 2);
-  // Loading the ensemble loads what has changed of its models.
+  // Loading the ensemble loads its changed models.
   AddVersion("m", "1", "changed again");
   ASSERT_TRUE(Load("e").ok());
   EXPECT_EQ(Starts("m:1"), 3);
@@ -553,7 +553,7 @@ TEST_F(ManagerFoldersTest, RefusesNamesThatAreNone) {
     const Status refusal = InvalidArgumentError("invalid model name '" + std::string(name) +
                                                 "', model name must not contain path traversal characters");
     EXPECT_EQ(Load(name), refusal);
-    // As any model that is not known.
+    // As for any unknown model.
     EXPECT_TRUE(Unload(name).ok());
   }
   for (const char* name : {"", " ", "\t"}) {
@@ -564,7 +564,7 @@ TEST_F(ManagerFoldersTest, RefusesNamesThatAreNone) {
     EXPECT_EQ(Load(name).code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(Load(name), Unload(name));
   }
-  // Not a path, but nothing that is loaded; the same when the folder is there.
+  // The name is not a path, but no such model is loaded. The error is the same if the folder exists.
   EXPECT_EQ(Load("model\\test"), InvalidArgumentError("Invalid stub name: contains invalid characters"));
   AddVersion("a;b", "1");
   EXPECT_EQ(Load("a;b").message(),
@@ -818,11 +818,11 @@ TEST_F(ManagerFoldersTest, AConfigurationInTheRequestReplacesTheFiles) {
   AwaitIndex("m:1 READY, m:2 UNAVAILABLE unloaded");
   EXPECT_EQ(Find("m", 1)->info().max_batch_size, 2);
   EXPECT_TRUE(Find("m", 1)->info().inputs.empty());
-  // The same again, and none at all, change nothing.
+  // The same override again, or no override, changes nothing.
   EXPECT_TRUE(Load("m", override).ok());
   EXPECT_TRUE(Load("m").ok());
   EXPECT_EQ(Starts("m:1"), 1);
-  // What the folder says is back with a change of the folder.
+  // A change of the folder restores the folder's configuration.
   WriteNew("models/m/config.pbtxt", std::string(kConfig) + " ");
   EXPECT_TRUE(Load("m").ok());
   AwaitIndex("m:1 UNAVAILABLE unloaded, m:2 READY");

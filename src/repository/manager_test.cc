@@ -1,4 +1,4 @@
-// Model folders and a config.json together: what each makes of the other.
+// Model folders and a config.json together: how changes of one affect the other.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -48,7 +48,8 @@ class ManagerTest : public ::testing::Test {
     scratch_.Write("models/" + name + "/config.pbtxt", text + " }");
     std::filesystem::create_directories(scratch_ / ("models/" + name + "/1"));
   }
-  // A config.json with these models, each in the folder "{name}{generation}", and with pipelines of one node.
+  // Writes a config.json with these models, each in the folder "{name}{generation}", and with pipelines of
+  // one node.
   void WriteConfig(const std::vector<std::string>& models,
                    const std::vector<std::pair<std::string, std::string>>& pipelines = {},
                    int generation = 1) {
@@ -86,7 +87,7 @@ class ManagerTest : public ::testing::Test {
     EXPECT_TRUE(reloaded.ok()) << reloaded.status();
   }
 
-  // What is ready: "a b".
+  // The ready servables, for example "a b".
   std::string Ready() const {
     std::string ready;
     for (const auto& servable : catalog_.All()) ready += (ready.empty() ? "" : " ") + servable->info().name;
@@ -98,7 +99,7 @@ class ManagerTest : public ::testing::Test {
     }
     return "nothing";
   }
-  // How often a model of the repository, or an ensemble, was begun.
+  // How often a load of a repository's model or ensemble has begun.
   int Starts(const std::string& name) const { return factory_.journal.Count("start " + name + ":1"); }
   int PipelineStarts(const std::string& name) const { return makers_.journal.Count("start " + name); }
 
@@ -120,7 +121,7 @@ TEST_F(ManagerTest, EnsemblesOverModelsAndPipelinesOfTheConfigAreThereAtTheStart
   WriteConfig({"theirs"}, {{"p", "theirs"}, {"over_ensemble", "a_outer"}});
   EXPECT_TRUE(Start().ok());
   EXPECT_EQ(Ready(), "a_outer over_ensemble over_model over_pipeline own p theirs");
-  // Each was made once: nothing was tried that had to fail.
+  // Each was made once: no try had to fail.
   for (const char* name : {"own", "over_model", "a_outer", "over_pipeline"})
     EXPECT_EQ(Starts(name), 1) << name;
   for (const char* name : {"p", "over_ensemble"}) EXPECT_EQ(PipelineStarts(name), 1) << name;
@@ -242,7 +243,7 @@ TEST_F(ManagerTest, ALoadRequestTakesStepsOfTheConfigAsTheyAre) {
   EXPECT_EQ(Starts("theirs"), 0);
   ASSERT_TRUE(manager_->Unload("e", true, {}).ok());
   EXPECT_EQ(Ready(), "theirs");
-  // What was unloaded does not come back by itself.
+  // Unloaded models do not come back by themselves.
   WriteConfig({"theirs"}, {}, 2);
   Reload();
   EXPECT_EQ(Ready(), "theirs");

@@ -19,7 +19,7 @@ bool Hidden(const std::string& name) { return name.starts_with('.'); }
 
 bool WrittenByPython(const std::string& name) { return name == "__pycache__" || name.ends_with(".pyc"); }
 
-// "007", "v1".
+// For example "007" and "v1".
 bool LooksLikeVersion(std::string_view name) {
   if (name.starts_with('v') || name.starts_with('V')) name.remove_prefix(1);
   return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
@@ -117,7 +117,7 @@ Fingerprint FingerprintOf(const Folder& model) {
     Folder folder;
     std::string path;
     size_t depth;
-    uint64_t* part;  // where its files count besides the whole
+    uint64_t* part;  // the hash that its files change besides the whole
   };
   Fingerprint print;
   size_t entries_left = kMaxEntries;
@@ -130,7 +130,7 @@ Fingerprint FingerprintOf(const Folder& model) {
     tasks.pop_back();
     auto entries = task.folder.List(entries_left);
     if (!entries.ok()) {
-      // A folder that cannot be read now differs from one that can.
+      // A folder that cannot be read differs from one that can.
       print.whole = Mix(print.whole, entries.status().message());
       continue;
     }
@@ -145,7 +145,7 @@ Fingerprint FingerprintOf(const Folder& model) {
       if (task.depth == 0 && IsConfig(entry.name)) part = &ignored;
       uint64_t hash = Mix(0, path);
       if (entry.kind == Folder::Kind::kFolder) {
-        // Only what is in a folder counts: its own time changes with files that do not.
+        // Only a folder's contents count: its own time also changes with ignored files.
         if (task.depth + 1 < kMaxDepth) {
           if (auto folder = task.folder.OpenFolder(entry.name); folder.ok()) {
             tasks.push_back(

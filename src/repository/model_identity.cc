@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kMaxFiles = 100000;
 constexpr size_t kMaxFolderDepth = 16;
 constexpr size_t kReadBytes = size_t{1} << 20;
-// From when on the time that it takes is worth a line in the log.
+// Log the duration if it is at least this long.
 constexpr int64_t kLongNs = 1000 * kMillisecondNs;
 
 bool IsIgnored(const std::string& name) {
@@ -48,16 +48,16 @@ class FilesHash {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  // Everything in the folder, sorted by name, folders within it included.
+  // Adds the folder's contents, sorted by name, with its subfolders.
   Status AddFolder(UniqueFd folder, const std::string& path, size_t depth) {
     if (depth > kMaxFolderDepth) return InternalError("failed to read " + path + ": it lies too deep");
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder, path));
     for (const std::string& name : names) {
       const std::string where = path + "/" + name;
       hash_.AddText(name);
-      // Without O_NONBLOCK a pipe would hold the caller up.
+      // O_NONBLOCK: opening a pipe must not block.
       UniqueFd entry(::openat(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-      // A link to nothing, a socket.
+      // Skip broken links and sockets.
       if (!entry.valid() && (errno == ENOENT || errno == ELOOP || errno == ENXIO)) continue;
       struct stat info = {};
       if (!entry.valid() || ::fstat(entry.get(), &info) != 0) {
@@ -74,7 +74,7 @@ class FilesHash {
     return OkStatus();
   }
   Result<std::vector<std::string>> List(const UniqueFd& folder, const std::string& path) {
-    // A descriptor of its own, which the stream takes over.
+    // A second descriptor, which the stream owns.
     UniqueFd again(::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     auto close = [](DIR* dir) { ::closedir(dir); };
     const std::unique_ptr<DIR, decltype(close)> dir(again.valid() ? ::fdopendir(again.get()) : nullptr,
@@ -93,7 +93,7 @@ class FilesHash {
     std::sort(names.begin(), names.end());
     return names;
   }
-  // The size behind the bytes, so that it tells where they end.
+  // The size follows the bytes, so that it marks their end.
   Status AddFile(const UniqueFd& file, const std::string& path) {
     uint64_t size = 0;
     for (;;) {
@@ -155,7 +155,7 @@ std::string DescribeStates(const inference::ModelConfig& config) {
   {
     google::protobuf::io::StringOutputStream stream(&text);
     google::protobuf::io::CodedOutputStream coded(&stream);
-    // Else the entries of a map come in any order.
+    // Otherwise map entries have no fixed order.
     coded.SetSerializationDeterministic(true);
     part.SerializeToCodedStream(&coded);
   }

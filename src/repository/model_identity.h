@@ -1,9 +1,9 @@
-// What a model is, by its contents: states that were saved by one are of use to another of the same identity
-// alone.
+// Model identity: a hash of a model's contents. Saved states can be restored only by a model with the same
+// identity.
 //
-// What goes in is what computes and what gives the states their form: the names and bytes of the files of the
-// version's folder, and the states. How a model is scheduled, how many instances it has and where they run is
-// no part of it, so that a change of those keeps the sequences.
+// The identity covers the names and bytes of the version folder's files, and the states' names, types and
+// shapes. It leaves out scheduling, instance counts and placement, so that changes of those keep the
+// sequences.
 #pragma once
 
 #include <string>
@@ -15,17 +15,18 @@
 
 namespace braid {
 
-// A hash of all files under `version_path` (links are followed; hidden files and what Python writes there are
-// left out) and of `states`, as text; equal on every machine. Reads them all: blocks for as long as that
-// takes, and says so in the log if it is long, with `who`. Empty when something cannot be read: the model's
-// sequences are not kept then, which the log says.
+// Returns a hash of all files under `version_path` and of `states`, as text; equal on every machine. Links
+// are followed; hidden files and those that Python writes are left out. Reads all files, and logs how long
+// that took, with `who`, if it was long. Returns "" if a file cannot be read: the model's sequences are then
+// not kept, which is logged.
 std::string IdentityOfModel(const std::string& version_path, std::string_view states, const std::string& who,
                             Logger& log);
 
-// What shapes the states of a model of a config.json, for IdentityOfModel().
+// Describe the part of a model's configuration that shapes its states, for IdentityOfModel(). For a model of
+// a config.json: its states.
 std::string DescribeStates(const StatefulSpec& spec);
-// Of a model with a config.pbtxt: what runs it (backend, platform, file, batch size), its parameters, and its
-// `state` entries. `config` is normalised.
+// For a model with a config.pbtxt: backend, platform, file and batch size, its parameters, and its `state`
+// entries. REQUIRES: `config` is normalised.
 std::string DescribeStates(const inference::ModelConfig& config);
 
 }  // namespace braid

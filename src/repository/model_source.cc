@@ -17,10 +17,11 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxVersionFiles = 100000;
-// Of the folders with the files of load requests.
+// The prefix of folders with the files of load requests.
 constexpr std::string_view kFilesPrefix = "braid-files-";
 
-// Of OpenVINO's properties those that name files and folders do, whatever they are called in its versions.
+// OpenVINO's properties that name files or folders differ between its versions, so they are matched by
+// suffix.
 bool ChoosesCode(const inference::ModelConfig& config, std::string_view parameter) {
   if (parameter == "EXECUTION_ENV_PATH" || parameter == "WORKER_ISOLATION" || parameter == kIsolateParameter)
     return true;
@@ -28,7 +29,8 @@ bool ChoosesCode(const inference::ModelConfig& config, std::string_view paramete
          (parameter.ends_with("_DIR") || parameter.ends_with("_PATH") || parameter.ends_with("_FILE"));
 }
 
-// By field, what chooses the code that runs, and how far it is kept from the machine. Fields without a value are left out.
+// Returns the fields that choose the code that runs and its isolation, by name. Fields without a value are
+// left out.
 std::map<std::string, std::string> CodeChoices(const inference::ModelConfig& config) {
   std::map<std::string, std::string> choices = {
       {"backend", config.backend()},
@@ -72,7 +74,7 @@ Result<ModelSource> SourceReader::OpenFiles(const LoadRequest& request) const {
                          TemporaryFolder::Create(options_.temporary_directory, kFilesPrefix));
   BRAID_ASSIGN_OR_RETURN(const Folder parent, Folder::Open(temporary->path()));
   for (const auto& [path, content] : request.files) {
-    // The folder bears the model's name, as a folder in a repository does.
+    // The folder has the model's name, as in a repository.
     const std::string relative = name + (path.starts_with('/') ? "" : "/") + path;
     if (!IsPlainRelativePath(relative))
       return InvalidArgumentError("the model's name cannot be that of a folder");

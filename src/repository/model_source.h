@@ -1,8 +1,7 @@
-// ModelSource: what the versions of a model are made from: its folder, and its configuration as the folder or
-// the load request has it.
+// ModelSource: a model's folder and its configuration, from a model repository or a load request.
 //
 //   BRAID_ASSIGN_OR_RETURN(ModelSource source, reader.Open(request));
-//   BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, &ignored));
+//   BRAID_ASSIGN_OR_RETURN(const auto versions, ListVersions(source.folder, ignored));
 //   BRAID_RETURN_IF_ERROR(reader.ReadConfig(request, versions, source));
 #pragma once
 
@@ -25,53 +24,55 @@ namespace braid {
 
 struct ModelSource {
   Folder folder;
-  // Set when the files came with the load request.
+  // Set if the load request contained the files.
   std::shared_ptr<const void> temporary_files = {};  // shared with the backend, which may need them longer
-  // Of such files: no two requests have the same number. 0 for a folder in a repository.
+  // Unique for each request with files; 0 for a folder in a repository.
   uint64_t request_number = 0;
-  // As it is before the model completes it: named, with a backend and a version policy.
+  // The configuration before the model completes it: with a name, a backend and a version policy.
   inference::ModelConfig config = {};
 };
 
-// All const methods may be called from any thread; they read the disk, and keep nothing of it.
+// Thread-safe. Every call reads the disk, and nothing is cached.
 class SourceReader {
  public:
   struct Options {
-    // Of {model}/configs/{name}.pbtxt; a model without such a file is read from its config.pbtxt.
+    // Selects {model}/configs/{name}.pbtxt; a model without such a file uses its config.pbtxt.
     std::string model_config_name;
-    // Whether a model may do without a configuration, and a configuration without a backend.
+    // Whether a model may omit its configuration, and a configuration its backend.
     bool auto_complete = true;
-    // Where the files of load requests are kept; each in a private folder that goes when nobody needs it.
+    // Where the files of load requests are kept, each in a private folder that is removed with its last user.
     std::string temporary_directory;
   };
 
-  // `folders` outlives it.
+  // `folders` outlives the reader.
   SourceReader(Options options, const ModelFolders& folders)
       : options_(std::move(options)), folders_(folders) {}
 
-  // The folder of a request's model; files that came with the request are written to one. The configuration
-  // is not read yet, so that who looks at the folder first sees what changes later. Errors: NOT_FOUND when
-  // no repository has it, and others.
+  // Opens the folder of a request's model; files of the request are written to a new folder. Does not read
+  // the configuration yet: a caller that takes the folder's fingerprint first detects later changes. Errors:
+  // NOT_FOUND if no repository has the model, and others.
   Result<ModelSource> Open(const LoadRequest& request) const;
 
-  // Sets source.config; `versions` are those in the folder, ascending. Errors: why it cannot be read, or is
-  // wrong before the model has completed it.
+  // Sets source.config. `versions` are the folder's versions, ascending. Errors: the configuration cannot be
+  // read, or is wrong before the model has completed it.
   Status ReadConfig(const LoadRequest& request, const std::vector<int64_t>& versions,
                     ModelSource& source) const;
 
-  // Whether a configuration that came with the request leaves what chooses code to the model's folder: backend, file that
-  // runs, environment, isolation. For servers whose clients may not bring files. Errors: UNSUPPORTED, with the field.
+  // Checks that a configuration in the request does not change the code that runs: backend, file,
+  // environment, isolation. Used by servers whose clients may not send files. Errors: UNSUPPORTED, with the
+  // field.
   Status CheckOverride(const LoadRequest& request) const;
 
-  // What a model would use if it were loaded now. One that cannot be read uses nothing; its load says why.
+  // Returns the dependencies that a model would have if it were loaded now. Returns none if the model cannot
+  // be read; its load reports the error.
   std::set<std::string> ModelsUsed(const LoadRequest& request) const;
 
-  // Removes the files of requests that servers which were killed have left.
+  // Removes request files that killed servers have left.
   void RemoveAbandoned() const;
 
  private:
   Result<ModelSource> OpenFiles(const LoadRequest& request) const;
-  // Nothing when the model has no configuration.
+  // nullopt if the model has no configuration.
   Result<std::optional<inference::ModelConfig>> ConfigOf(const LoadRequest& request,
                                                          const Folder& folder) const;
   Status FillBackend(const Folder& folder, const std::vector<int64_t>& versions,

@@ -26,7 +26,7 @@ void ParallelFor(size_t count, int max_threads, const std::function<void(size_t)
     try {
       threads.push_back(StartThread("brd-load", run));
     } catch (const std::system_error&) {
-      break;  // no more threads are to be had; those that run do the work
+      break;  // no more threads can be started; the running ones do the work
     } catch (const std::bad_alloc&) {
       break;
     }

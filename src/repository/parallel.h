@@ -1,5 +1,5 @@
-// Blocking work on a few threads: ParallelFor for pieces that are independent, Steps for pieces of which some
-// come after others.
+// Blocking work on several threads: ParallelFor for independent pieces, Steps for pieces that depend on
+// others.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace braid {
 
-// Calls work(0) ... work(count - 1), each once, on the calling thread and at most `max_threads` - 1 others;
-// returns when all have returned. What work throws is reported and ends that piece alone.
+// Calls work(0) ... work(count - 1), each once, on the calling thread and at most `max_threads` - 1 others.
+// Returns when all have returned. An exception of `work` is reported and ends only that piece.
 void ParallelFor(size_t count, int max_threads, const std::function<void(size_t)>& work);
 
-// What is to be done for the servable of one name, after what is to be done for those that it uses.
+// The work for the servable of one name. It runs after the work of the names in `uses`.
 struct Step {
   std::set<std::string> uses;
   std::function<void()> run;

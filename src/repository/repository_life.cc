@@ -13,7 +13,7 @@
 namespace braid {
 namespace {
 
-// No wait is longer, so that a deadline that is as good as never is none too far for the clock.
+// The longest single wait. A deadline that means "never" would be too far in the future for the clock.
 constexpr int64_t kLongestWaitNs = 1000000000;
 
 }  // namespace
@@ -93,7 +93,7 @@ bool RepositoryLife::End(int64_t deadline_ns) {
     }
     pollers.swap(pollers_);
   }
-  // Their work has ended, and they do not begin another.
+  // Their work has ended, and they begin no more.
   for (std::thread& poller : pollers) poller.join();
   return true;
 }

@@ -1,9 +1,9 @@
-// RepositoryLife: the phases of a repository (new, serving, exiting), the work that its end waits for, and
-// the threads that poll.
+// RepositoryLife: the phases of a repository (new, serving, exiting), its work in progress, and its polling
+// threads.
 //
 //   const RepositoryLife::Work work(life);
 //   if (!work.begun()) return UnavailableError("Server exiting");
-//   ...                                          // Exit() and End() elsewhere: End() waits for this
+//   ...                                          // End() on another thread waits for this
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace braid {
 
-// All methods may be called from any thread.
+// Thread-safe.
 class RepositoryLife {
  public:
   RepositoryLife() = default;
@@ -26,7 +26,7 @@ class RepositoryLife {
   RepositoryLife(const RepositoryLife&) = delete;
   RepositoryLife& operator=(const RepositoryLife&) = delete;
 
-  // A piece of work for as long as it lives; not begun when the repository exits.
+  // A piece of work in progress during the object's lifetime. It does not begin if the repository exits.
   class Work {
    public:
     explicit Work(RepositoryLife& life);
@@ -40,34 +40,35 @@ class RepositoryLife {
     bool begun_ = false;
   };
 
-  // From new to serving. Called once. Errors: UNAVAILABLE when the repository exits already.
+  // Goes from new to serving. Called once. Errors: UNAVAILABLE if the repository exits already.
   Status Serve();
   bool serving() const;
   bool exiting() const;
 
-  // Runs `loop` on a thread of its own, which is to return when Sleep() says so. Errors:
-  // INTERNAL when there is no thread to be had; UNAVAILABLE when the repository exits.
+  // Runs `loop` on a new thread; the loop returns when Sleep() returns false. Errors: INTERNAL if no thread
+  // can be started; UNAVAILABLE if the repository exits.
   Status StartPolling(const char* thread_name, std::function<void()> loop);
-  // For the loop: waits until `until_ns` (SteadyNowNs() time), or until Wake(). False when it is to return.
+  // Waits until `until_ns` (SteadyNowNs() time) or Wake(); called by the loop. Returns false if the loop has
+  // to return.
   bool Sleep(int64_t until_ns);
-  // Ends the Sleep() that runs, or else the next one; of one loop, where there are several.
+  // Ends the current Sleep(), or else the next one. With several loops, it wakes one of them.
   void Wake();
 
-  // From now on nothing begins.
+  // Begins the exit: no new work begins.
   void Exit();
-  // Waits for the work that has begun, and for the loops. False when that takes past `deadline_ns`. REQUIRES:
-  // Exit() was called.
+  // Waits for the work in progress, and for the loops. Returns false if they have not ended by `deadline_ns`.
+  // REQUIRES: Exit() was called.
   bool End(int64_t deadline_ns);
 
  private:
   enum class Phase : unsigned char { kNew, kServing, kExiting };
 
-  // Waits for a change of what mutex_ guards. False when the deadline has passed.
+  // Waits for a change of the members that mutex_ guards. Returns false if the deadline has passed.
   bool WaitForChange(int64_t deadline_ns) BRAID_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
-  CondVar changed_;  // of anything below
-  // Written with mutex_ held, which is not needed to read it: serving() is asked for each request.
+  CondVar changed_;  // notified when any member below changes
+  // Written with mutex_ held; read without it, because every request calls serving().
   std::atomic<Phase> phase_ = Phase::kNew;
   int works_ BRAID_GUARDED_BY(mutex_) = 0;
   bool woken_ BRAID_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,4 @@
-// What the repositories do with the sequences of their models: kept over reloads, unloads and restarts when
-// there is a vault, and dropped when there is none.
+// The sequences of loaded models over reloads, unloads and restarts: kept with a vault, dropped without one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -270,7 +269,7 @@ class ModelHandOverTest : public HandOverTest {
   }
   ~ModelHandOverTest() override { Shutdown(); }
 
-  // A write must be seen even when the clock of the file system has not moved on.
+  // A write must be detected even if the file system's clock has not advanced.
   void Write(const std::string& file, const std::string& text) {
     scratch_.Write("models/m/" + file, text);
     struct timespec times[2] = {};
@@ -377,7 +376,7 @@ TEST_F(ModelHandOverTest, TheyOutlastAnUnloadAndARestart) {
   Start();
   KeeperOf(*Find()).Set(uint64_t{1}, 11);
   ASSERT_TRUE(manager_->Unload("m", false, {}).ok());
-  // Perhaps while the first one still leaves.
+  // The first one may still be draining.
   ASSERT_TRUE(Load().ok());
   Await([this] { return KeeperOf(*Find()).sums() == kOne; });
   Shutdown();

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// An entry of the config.json cannot have its name.
+// The error for an entry of the config.json whose name is taken.
 Status Occupied(const std::string& name, ServableKind kind) {
   switch (kind) {
     case ServableKind::kPipeline:
@@ -26,7 +26,7 @@ Status Occupied(const std::string& name, ServableKind kind) {
   return AlreadyExistsError("Given model name is already occupied - " + name);
 }
 
-// What a client is told of a load that failed.
+// The code that clients get for a failed load.
 StatusCode FailureOf(const Status& fault) {
   return fault.code() == StatusCode::kFailedPrecondition ? fault.code() : StatusCode::kUnknown;
 }
@@ -128,7 +128,7 @@ void ServableTable::Retire(const std::string& name, int64_t version, ServableKin
   RetryingLock lock(mutex_);
   Entry* entry = FindOwn(name, kind);
   if (closed_ || entry == nullptr) return;
-  graph_.Forget(name);  // of a pipeline: the next definition is tried, whatever becomes of this one
+  graph_.Forget(name);  // for a pipeline: the next definition is always tried
   RetireVersion(name, *entry, version, leaving);
 }
 
@@ -153,7 +153,7 @@ void ServableTable::NoteFolder(const std::string& name, bool on_disk) {
 
 void ServableTable::NoteFolderLocked(const std::string& name, Entry& entry, bool on_disk) {
   entry.on_disk = on_disk;
-  // A name that is the config.json's is found out when the model is loaded.
+  // If the config.json owns the name, the load reports that.
   if (on_disk) static_cast<void>(TakeName(name, entry));
 }
 
@@ -257,7 +257,7 @@ bool ServableTable::NotePlan(const LoadRequest& request, LoadPlan& plan) {
       graph_.IsMadeOf(name, plan.uses_key)) {
     return true;
   }
-  // What serves is made anew as it was, whatever becomes of this plan.
+  // A serving version is remade from its own request, even if this plan fails.
   if (serves) return false;
   entry.awaiting.reset();
   if (!plan.uses.empty() && request.files.empty()) {
@@ -389,7 +389,7 @@ void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t 
   if (ticket == 0 || entry == entries_.end()) return;
   auto& all = entry->second.draining;
   const auto draining = all.find(version);
-  // Since then the version may have been loaded again, or the name may have become another kind's.
+  // The version may have been loaded again since, or the name may belong to another kind now.
   if (draining == all.end() || draining->second != ticket) return;
   all.erase(draining);
   SetState(name, entry->second, version, VersionState::kUnavailable, "unloaded");
@@ -468,14 +468,14 @@ bool ServableTable::IsOfConfig(const std::string& name) const {
   return IsOfConfigLocked(name);
 }
 
-// Called with the mutex held alone, as the analysis cannot see in a function that is passed on.
+// REQUIRES: mutex_ is held when the result is called. The thread-safety analysis cannot check that.
 DependencyGraph::BuildOf ServableTable::Builds() const {
   return [this](const ServableUse& use) -> std::optional<uint64_t> {
     mutex_.AssertHeld();
     const auto entry = entries_.find(use.name);
     if (entry == entries_.end() || entry->second.served.empty()) return std::nullopt;
     const auto& served = entry->second.served;
-    // Pipelines and graphs have one version, which is found whatever version is asked for.
+    // Pipelines and graphs have one version, which answers requests for any version.
     const bool any = use.version <= 0 || entry->second.kind == ServableKind::kPipeline ||
                      entry->second.kind == ServableKind::kGraph;
     const auto found = any ? std::prev(served.end()) : served.find(use.version);
@@ -516,8 +516,8 @@ std::string ServableTable::WhyMissing(const std::string& name) const {
          (" Model '" + name + "' loading failed with error: " + text);
 }
 
-// Directly, or through an ensemble. What lacks models of model folders alone comes with a request, or with a
-// look at the folders.
+// Whether a dependency, direct or through an ensemble, belongs to the config.json. Missing models of model
+// folders come with a load request or a scan instead.
 bool ServableTable::AwaitsConfig(const std::string& ensemble) const {
   const std::set<std::string> used = UsedBy(graph_.All(), ensemble);
   return std::any_of(used.begin(), used.end(), [this](const std::string& name) {

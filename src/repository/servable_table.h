@@ -1,26 +1,29 @@
-// ServableTable: everything that the server serves or is to serve: whose each name is, which versions serve,
-// which are being loaded or drained, and what ensembles and pipelines were made of.
+// ServableTable: the state of every servable: its owner, its serving versions, loads and drains in progress,
+// and the dependencies of ensembles and pipelines.
 //
-// The table writes the catalog. One mutex guards both, and is never held while anything is read or built.
+// The table writes the catalog. One mutex guards both; it is never held while files are read or servables are
+// built.
 //
-// A name belongs to the source that has brought it first, a model folder or the config.json. Names of a
-// config.json stay known when they are gone from it, and may then become another kind's. A name of a model
-// folder that is neither on disk nor in memory leaves no trace, so that names from requests cannot fill the
+// A name belongs to the source that brought it first, a model folder or the config.json. A name of a
+// config.json stays known after its entry is removed, and another kind may take it over. A model folder's
+// name is forgotten when it is neither on disk nor in memory, so that names in requests cannot fill the
 // memory.
 //
-// Who loads a model of a model folder claims it first, so that no other load of it runs meanwhile, and says
-// in the table how far the load has come:
+// A load from a model folder claims its model first, so that no other load of it runs meanwhile. It records
+// its progress in the table:
 //
 //   BRAID_RETURN_IF_ERROR(table.Claim({"m"}));
-//   table.NotePlan("m", plan);
-//   for (int64_t version : table.BeginBuilds("m", plan.keys)) ...    // built without the table's lock
+//   if (table.NotePlan(request, plan)) ...                          // nothing has changed
+//   BRAID_ASSIGN_OR_RETURN(auto versions, table.BeginBuilds("m", plan.keys));
+//   ...                                                             // build them; no lock is held
+//
 //   ServableTable::RetiredServables leaving;
-//   if (!table.Serve(request, plan, built, leaving)) ...             // the server exits
+//   if (!table.Serve(request, plan, built, leaving)) ...            // the server exits
 //   table.Drain(std::move(leaving));
 //   table.Release("m", status);
 //
-// Between Claim() and Release() nothing but Close() and the ends of drains changes what is known of the
-// model. The config.json's names need no claim, since its rounds take turns.
+// Between Claim() and Release() only Close() and ending drains change the model's state from outside. The
+// config.json's names need no claim, because its passes run one after another.
 #pragma once
 
 #include <cstdint>
@@ -44,132 +47,131 @@
 
 namespace braid {
 
-// How the message of a load that failed begins; its versions' faults follow.
+// Returns the first part of a failed load's message; the versions' faults follow.
 std::string LoadFailed(const std::string& model);
 
-// All methods may be called from any thread.
+// Thread-safe. The constructor's references outlive the table.
 class ServableTable {
  public:
   using Built = std::map<int64_t, std::shared_ptr<Servable>>;
-  // What requests no longer find, and what still has to be drained: each with the ticket of its drain, which
-  // is 0 for one that another build has replaced.
+  // Servables that requests no longer find and that must be drained, each with the ticket of its drain. The
+  // ticket is 0 if another build has replaced the servable.
   using RetiredServables = std::vector<std::pair<std::shared_ptr<Servable>, uint64_t>>;
 
-  // All outlive it.
   ServableTable(Catalog& catalog, Drains& drains, Logger& log)
       : catalog_(catalog), drains_(drains), log_(log) {}
 
   // ---- names of the config.json ----
 
-  // What the file has now. Names that are free become its own, and are in the catalog before anything is made; those that it
-  // does not have stay known, and another kind may take them.
+  // Sets the names in the file. Free names are taken at once, and are in the catalog before anything is
+  // built. Names that the file no longer has stay known, and another kind may take them over.
   void Want(const std::set<std::pair<std::string, ServableKind>>& wanted);
-  // Errors: as Own(), which it does not do.
+  // Checks whether Own() would succeed. Errors: as Own().
   Status CheckOwn(const std::string& name, ServableKind kind) const;
-  // Lists the name in the catalog as one of this kind; what another kind, no longer wanted, has left there
-  // goes. Errors: ALREADY_EXISTS when it belongs to another kind or to a model folder.
+  // Takes the name for this kind and lists it in the catalog. Retires the versions of another kind that is no
+  // longer wanted. Errors: ALREADY_EXISTS if the name belongs to another wanted kind or to a model folder.
   Status Own(const std::string& name, ServableKind kind);
 
-  // None of these changes anything when Close() was called, or when the name has become another kind's.
-  // The version does not serve.
+  // The next four functions do nothing after Close(), or if the name has another kind now.
+  //
+  // Marks a version, which does not serve, as LOADING.
   void SetLoading(const std::string& name, int64_t version, ServableKind kind);
-  // Whatever has served the version leaves.
+  // Marks the version as failed; a serving one is moved to `leaving`.
   void SetFailed(const std::string& name, int64_t version, ServableKind kind, const Status& fault,
                  RetiredServables& leaving);
-  // The version serves from now on; what it replaces leaves. False when nothing has changed.
+  // Publishes the version; the one it replaces is moved to `leaving`. Returns false if nothing has changed.
   bool Serve(std::shared_ptr<Servable> servable, RetiredServables& leaving);
-  // The version is taken away.
+  // Removes the version and moves it to `leaving`.
   void Retire(const std::string& name, int64_t version, ServableKind kind, RetiredServables& leaving);
 
-  // ---- what is on disk of the model folders ----
+  // ---- model folders on disk ----
 
-  // These are all model folders that there are.
+  // Records the complete list of model folders.
   void NoteFolders(const std::set<std::string>& names);
-  // What a load has seen of one model's folder. REQUIRES: claimed.
+  // Records whether a load has found one model's folder. REQUIRES: claimed.
   void NoteFolder(const std::string& name, bool on_disk);
-  // Whether polling has to load a model: it does not serve, or its folder is not as it was when it was last
-  // tried. Without a fingerprint a model that serves is left alone.
+  // Whether polling has to load a model: it does not serve, or its folder has changed since the last try.
+  // Without a fingerprint, a serving model is not loaded again.
   bool NeedsLoad(const std::string& name, std::optional<uint64_t> fingerprint) const;
-  // Models that serve from folders which are not among `names`.
+  // Returns the models that serve from folders which are not in `names`.
   std::vector<std::string> GoneFrom(const std::set<std::string>& names) const;
 
   // ---- claims ----
 
-  // All or none of them, so that two loads that share models do not hold each other up half way. Errors:
-  // UNAVAILABLE, when one of them is claimed already.
+  // Claims all of the names or none, so that two loads with common models do not block each other half-way.
+  // Errors: UNAVAILABLE if one of them is claimed already.
   Status Claim(const std::set<std::string>& names);
-  // `fault` is what has become of the load.
+  // Releases the claim; `fault` is the load's result.
   void Release(const std::string& name, const Status& fault);
-  // Errors: as Claim(), which it does not do.
+  // Checks whether Claim() would succeed. Errors: as Claim().
   Status CheckUnclaimed(const std::set<std::string>& names) const;
 
   // ---- the steps of a load from a model folder; all REQUIRE that the model is claimed ----
 
-  // Errors: ALREADY_EXISTS, when the name is the config.json's.
+  // Errors: ALREADY_EXISTS if the name belongs to the config.json.
   Status CheckFree(const std::string& name) const;
-  // The load could not even read what it is to load. `reason`: for clients; "" for a model that is not there.
+  // Records that the load could not read the model. `reason` is for clients; "" for a missing model.
   void NoteUnreadable(const std::string& name, const std::string& reason);
-  // The load has a plan. Completes it with the builds of what an ensemble uses. True when what is served
-  // already is what the plan would bring.
+  // Records the load's plan, and completes it with the builds of an ensemble's models. Returns true if the
+  // served versions already match the plan.
   bool NotePlan(const LoadRequest& request, LoadPlan& plan);
-  // The versions that are to be built, of those of a plan (with their keys): all but those that are served as
-  // they are to be. Those without a build that serves meanwhile are LOADING from now on. Errors: as
-  // CheckFree().
+  // Returns the versions of a plan (with their keys) that have to be built; versions served with the same key
+  // are left out. Versions that do not serve meanwhile become LOADING. Errors: as CheckFree().
   Result<std::vector<int64_t>> BeginBuilds(const std::string& name, const std::map<int64_t, uint64_t>& keys);
-  // How a build gets on.
+  // Sets a build's progress text.
   void NoteProgress(const std::string& name, int64_t version, const std::string& text);
-  // Every build has succeeded: they serve from now on, together, and versions that are not in the plan do no
-  // longer. False, and nothing has changed, when Close() was called.
+  // Publishes the built versions together, and retires the versions that are not in the plan. REQUIRES: every
+  // build has succeeded. Returns false, and changes nothing, after Close().
   bool Serve(const LoadRequest& request, const LoadPlan& plan, Built built, RetiredServables& leaving);
-  // Builds have failed, or are of no use. What was LOADING is UNAVAILABLE, with its text of `reasons` or as
-  // unloaded.
+  // Ends a load whose builds failed or cannot be used. LOADING versions become UNAVAILABLE, with their text
+  // of `reasons` or else "unloaded".
   void AbandonBuilds(const std::string& name, const std::map<int64_t, std::string>& reasons);
 
-  // No version of the model is served any longer; what is no model of a folder is left alone. Errors:
-  // UNAVAILABLE while the model is claimed.
+  // Retires all versions of a model folder's model; other names are left alone. Errors: UNAVAILABLE while the
+  // model is claimed.
   Status Unload(const std::string& name, RetiredServables& leaving);
 
-  // ---- the end of versions, and of the server ----
+  // ---- drains and shutdown ----
 
-  // Closes their gates; each is stopped when its last request has left, and what was retired is reported as
-  // unloaded then.
+  // Closes the gates of the servables, and stops each after its last request. Retired versions are then
+  // reported as unloaded.
   void Drain(RetiredServables leaving);
-  // Waits until nothing that was retired drains. False when that takes past `deadline_ns`.
+  // Waits until no retired version drains. Returns false if that takes past `deadline_ns`.
   bool AwaitDrains(int64_t deadline_ns) const;
-  // From now on nothing new serves.
+  // Begins the shutdown: no new version serves.
   void Close();
   bool closed() const;
-  // Retires and drains everything, pipelines before what they use. REQUIRES: closed().
+  // Retires and drains everything, pipelines before their dependencies. REQUIRES: closed().
   void RetireAll();
   bool Serves(const std::string& name) const;
-  // What is still being loaded or drained.
+  // Returns the names that are still being loaded or drained.
   std::vector<std::string> Unfinished() const;
 
   // ---- ensembles and pipelines ----
 
-  // Whether the name is the config.json's. Ensembles take what it stands for as it is.
+  // Whether the name belongs to the config.json. Ensembles use such a servable without loading it.
   bool IsOfConfig(const std::string& name) const;
-  // Of a model that who uses it takes as it is, what it uses: one that came with a load request and is
-  // served, and one of the config.json, of which that does not matter. Nothing for others.
+  // Dependencies of a model that its dependents must not reload; nullopt otherwise. Such models are served
+  // from a load request's files, or belong to the config.json. For the latter, the result is empty.
   std::optional<std::set<std::string>> KeptUses(const std::string& name) const;
-  // What ensembles and pipelines are, or are to be, made of; and what those use that were made.
+  // Return the dependencies of all ensembles and pipelines, or of only those that were made.
   Dependencies uses() const;
   Dependencies made_uses() const;
-  // The end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
+  // Returns the end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
   std::string WhyMissing(const std::string& name) const;
 
-  // Claims the ensemble if it is to be made anew, as other builds of its models serve than it was made of, or
-  // if it has waited for something of the config.json that is there now; gives the request that makes it. It
-  // is tried once with the builds as they are.
+  // Claims the ensemble and returns the request that remakes it, if it is due; nullopt otherwise. It is due
+  // if its models have newer builds, or if it has waited for a servable of the config.json that serves now.
+  // It is tried once for each set of builds.
   std::optional<LoadRequest> ClaimIfDue(const std::string& ensemble);
 
-  // A pipeline has a new definition, or is to be tried again.
+  // Sets the dependencies of a pipeline with a new definition, and makes it due.
   void SetUses(const std::string& pipeline, DependencyGraph::Uses uses);
-  // Whether it was never tried with the builds that serve now, or, at its last try, with others.
+  // Whether it was never tried, or was last tried with other builds than the current ones.
   bool IsDue(const std::string& pipeline) const;
-  // It is tried now; which builds there are.
+  // Records a try, and returns the key of the current builds.
   uint64_t NoteTry(const std::string& pipeline);
-  // The try has succeeded with these builds.
+  // Records that the try with these builds has succeeded.
   void NoteMade(const std::string& pipeline, uint64_t key);
   uint64_t KeyOf(const DependencyGraph::Uses& uses) const;
 
@@ -177,47 +179,47 @@ class ServableTable {
   enum class Owner : unsigned char { kNone, kFolder, kConfig };
 
   struct Served {
-    std::shared_ptr<Servable> servable;  // shared with the catalog and with the requests inside
-    uint64_t build = 0;                  // of a folder: what it was made from (see LoadPlan)
+    std::shared_ptr<Servable> servable;  // shared with the catalog and with requests in flight
+    uint64_t build = 0;                  // for a folder: its key in the LoadPlan
   };
   struct Entry {
     Owner owner = Owner::kNone;
     std::map<int64_t, Served> served;
-    // Retired versions whose requests have not all left, with the ticket of the drain that will report them
-    // as unloaded.
+    // Retired versions with requests in flight, each with the ticket of the drain that will report it as
+    // unloaded.
     std::map<int64_t, uint64_t> draining;
 
-    // Of the config.json.
+    // For a name of the config.json.
     ServableKind kind = ServableKind::kModel;
     bool wanted = false;
 
-    // Of a model folder.
+    // For a name of a model folder.
     bool claimed = false;
     bool on_disk = false;
-    // Those that the load that runs has set to LOADING.
+    // The versions that the current load has set to LOADING.
     std::set<int64_t> loading;
-    // Of the folder when it was last tried, and when it was last loaded with success.
+    // The folder's fingerprint at the last try, and at the last successful load.
     std::optional<uint64_t> tried;
     std::optional<uint64_t> loaded;
-    // What the last successful load was asked for.
+    // The request of the last successful load.
     std::optional<std::string> config_json;
     bool from_files = false;
-    // Makes an ensemble that is wanted and does not serve.
+    // The request that makes an ensemble that is wanted and does not serve.
     std::optional<LoadRequest> awaiting;
-    // Why the last load failed; whether it could not even be read.
+    // The result of the last load, and whether the model could not even be read.
     Status fault;
     bool unreadable = false;
   };
 
   Status CheckOwnLocked(const std::string& name, ServableKind kind) const BRAID_REQUIRES(mutex_);
-  // The entry of a name that is the config.json's, and of this kind; null when there is none.
+  // Returns the entry if the name belongs to the config.json and has this kind; null otherwise.
   Entry* FindOwn(const std::string& name, ServableKind kind) BRAID_REQUIRES(mutex_);
   void ForgetIfGone(const std::string& name) BRAID_REQUIRES(mutex_);
   Status CheckFreeLocked(const std::string& name) const BRAID_REQUIRES(mutex_);
   Status TakeName(const std::string& name, Entry& entry) BRAID_REQUIRES(mutex_);
   Status CheckUnclaimedLocked(const std::set<std::string>& names) const BRAID_REQUIRES(mutex_);
   void NoteFolderLocked(const std::string& name, Entry& entry, bool on_disk) BRAID_REQUIRES(mutex_);
-  // Takes a version out of `served` into `leaving`.
+  // Moves a version from `served` to `leaving`.
   void RetireVersion(const std::string& name, Entry& entry, int64_t version, RetiredServables& leaving)
       BRAID_REQUIRES(mutex_);
   void SetState(const std::string& name, const Entry& entry, int64_t version, VersionState state,
@@ -238,7 +240,7 @@ class ServableTable {
   std::map<std::string, Entry> entries_ BRAID_GUARDED_BY(mutex_);
   DependencyGraph graph_ BRAID_GUARDED_BY(mutex_);
   uint64_t last_ticket_ BRAID_GUARDED_BY(mutex_) = 0;
-  uint64_t last_build_ BRAID_GUARDED_BY(mutex_) = 0;  // of the config.json's
+  uint64_t last_build_ BRAID_GUARDED_BY(mutex_) = 0;  // for servables of the config.json
 };
 
 }  // namespace braid

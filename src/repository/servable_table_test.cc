@@ -48,7 +48,7 @@ class ServableTableTest : public ::testing::Test {
             .uses = std::move(all),
             .uses_key = 0};
   }
-  // A load from disk that succeeds; which versions it has built.
+  // Runs a successful load from disk; returns the built versions.
   std::vector<int64_t> Load(const std::string& name, LoadPlan plan) {
     EXPECT_TRUE(table_.Claim({name}).ok());
     auto built = LoadClaimed(Request(name), std::move(plan));
@@ -68,7 +68,7 @@ class ServableTableTest : public ::testing::Test {
     table_.Drain(std::move(leaving));
     return *versions;
   }
-  // A load from disk whose builds fail.
+  // Runs a load from disk whose builds fail.
   void FailLoad(const std::string& name, LoadPlan plan) {
     EXPECT_TRUE(table_.Claim({name}).ok());
     EXPECT_FALSE(table_.NotePlan(Request(name), plan));
@@ -290,13 +290,13 @@ TEST_F(ServableTableTest, AnEnsembleThatWaitsForSomethingOfTheConfigIsGivenWhenI
   const auto due = table_.ClaimIfDue("e");
   ASSERT_TRUE(due.has_value());
   EXPECT_EQ(due->model_name, "e");
-  // It has failed, and comes with other builds of what it uses.
+  // The load fails; new builds of its models make the ensemble due again.
   table_.Release("e", InvalidArgumentError("does not fit"));
   EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
   Load("m", Plan({{1, 11}}));
   ASSERT_TRUE(table_.ClaimIfDue("e").has_value());
   table_.Release("e", InvalidArgumentError("does not fit"));
-  // Nobody wants it any longer.
+  // It was unloaded and is no longer wanted.
   EXPECT_TRUE(Unload("e").ok());
   ServeOfConfig("theirs", 1);
   EXPECT_EQ(table_.ClaimIfDue("e"), std::nullopt);
@@ -346,7 +346,7 @@ TEST_F(ServableTableTest, ANameIsThatOfOneKindUntilItIsNotWanted) {
   EXPECT_EQ(Index(), "x:3 READY");
   EXPECT_TRUE(table_.Own("x", ServableKind::kPipeline).ok());
   EXPECT_EQ(Index(), "x");
-  // What comes late for the model changes nothing.
+  // Late results for the model change nothing.
   ServableTable::RetiredServables leaving;
   EXPECT_FALSE(table_.Serve(Make("x", 3), leaving));
   table_.SetFailed("x", 3, ServableKind::kModel, InternalError("no luck"), leaving);

@@ -14,7 +14,7 @@
 namespace braid {
 namespace {
 
-// A backend's name becomes a folder's name.
+// A backend's name is used as a folder's name.
 bool IsPlainName(std::string_view name) {
   return IsPlainRelativePath(name) && name.find('/') == std::string_view::npos && !name.starts_with('.');
 }
@@ -49,7 +49,7 @@ Result<Backend*> VersionLoader::FindBackend(const inference::ModelConfig& config
                               "', try specifying runtime on the model configuration.");
 }
 
-// There is nothing to start, and nothing to ask but the models it uses.
+// An ensemble has no process to start and no code to ask; only its models are checked.
 Result<std::shared_ptr<Servable>> VersionLoader::LoadEnsemble(const ModelSource& source,
                                                               int64_t version) const {
   auto config = std::make_shared<inference::ModelConfig>(source.config);
@@ -80,8 +80,8 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   location.temporary_files = source.temporary_files;
   const bool is_ensemble = IsEnsemble(*config);
   Result<Backend*> found = is_ensemble ? Result<Backend*>(nullptr) : FindBackend(*config, location);
-  // Before user code runs, and again for what it asks for. A configuration that is wrong in itself is called
-  // that first.
+  // Check before user code runs, and again after it has completed the configuration. An invalid configuration
+  // is reported first.
   if (Status supported = CheckSupportedFeatures(*config); !supported.ok()) {
     const GpuPlacement placement = found.ok() && *found != nullptr ? (*found)->Gpus(*config) : GpuPlacement();
     NormalizeConfig(*config, placement);
@@ -94,7 +94,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(backend->Prepare(*config, location, progress));
   if (options_.folders->auto_complete) {
     BRAID_RETURN_IF_ERROR(backend->AutoComplete(location, *config));
-    // What was decided by these before the model was asked stays decided.
+    // The model cannot change these fields.
     config->set_name(source.config.name());
     config->set_backend(source.config.backend());
     *config->mutable_version_policy() = source.config.version_policy();
@@ -105,14 +105,14 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   info.makes_calls = backend->RunsUserCode();
-  // What user code gives of its sequences is found out when it runs.
+  // User code decides at run time which states it gives to be kept.
   const bool may_keep = !info.initial_states.empty() || (info.makes_calls && config->has_sequence_batching());
   if (options_.sequence_vault != nullptr && may_keep) {
     const std::string who = "'" + config->name() + "' version " + std::to_string(version);
     info.sequence_identity = IdentityOfModel(location.version_path, DescribeStates(*config), who, log_);
   }
   BRAID_ASSIGN_OR_RETURN(auto model, backend->Create(location, config));
-  // What is kept by the server, or looked at, has to be where it can see it.
+  // Tensors that the server caches or keeps as states must be in host memory.
   if (!config->response_cache().enable()) {
     info.device_inputs = model->device_tensors().inputs;
     info.device_outputs = model->device_tensors().outputs && info.initial_states.empty();

@@ -1,4 +1,4 @@
-// VersionLoader: from a model's folder and configuration to a servable that can serve.
+// VersionLoader: makes a servable that can serve, from a model's folder and configuration.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace braid {
 
-// Stateless; called by several threads at once.
+// Stateless and thread-safe.
 class VersionLoader {
  public:
-  // The end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
+  // Returns the end of the sentence "ensemble 'e' depends on 'm'", for a model without a loaded version.
   using WhyMissing = std::function<std::string(const std::string& model)>;
 
-  // `options`, which has folders, the backends and `log` outlive the loader.
+  // REQUIRES: `options` has folders. `options`, the backends and `log` outlive the loader.
   VersionLoader(const ManagerOptions& options, FolderMakers makers, Logger& log, WhyMissing why_missing)
       : options_(options), makers_(std::move(makers)), why_missing_(std::move(why_missing)), log_(log) {}
 
-  // Lets the model, unless it is an ensemble, complete its configuration, checks it, and starts the version.
-  // Blocks on user code. Errors: whatever makes the version unavailable; nothing is left running then.
+  // Lets the model complete its configuration (not for an ensemble), checks it, and starts the version.
+  // Blocks on user code. Errors: the reason why the version is unavailable; nothing is left running then.
   Result<std::shared_ptr<Servable>> Load(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
-  // Loads that still prepare fail soon. Any thread.
+  // Makes loads that are still preparing fail soon.
   void BeginShutdown() const;
 
  private:
@@ -37,7 +37,7 @@ class VersionLoader {
   Result<std::shared_ptr<Servable>> Make(const ModelSource& source, int64_t version,
                                          const std::function<void(const std::string&)>& progress) const;
   Result<std::shared_ptr<Servable>> LoadEnsemble(const ModelSource& source, int64_t version) const;
-  // Sets location.model_file. Errors: INVALID_ARGUMENT when no backend runs such models.
+  // Finds the backend and sets location.model_file. Errors: INVALID_ARGUMENT if no backend runs such models.
   Result<Backend*> FindBackend(const inference::ModelConfig& config, ModelLocation& location) const;
 
   const ManagerOptions& options_;

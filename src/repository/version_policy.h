@@ -1,4 +1,4 @@
-// Which of a model's version folders are served.
+// Version policies: which of a model's version folders are served.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace braid {
 
-// The number that a folder's name stands for: digits alone, at least 1, no leading zero. Nothing for any
+// Parses a folder's name as a version: only digits, at least 1, no leading zero. Returns nullopt for any
 // other name.
 std::optional<int64_t> ParseVersion(std::string_view folder_name);
 
-// The versions of `available` (ascending) that the policy asks for, ascending.
+// Returns the versions of `available` (ascending) that the policy chooses, ascending.
 std::vector<int64_t> ChooseVersions(const inference::ModelVersionPolicy& policy,
                                     const std::vector<int64_t>& available);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// The owner lies in front of the bytes it owns, in one allocation.
+// The owner precedes its bytes, in one allocation.
 class HeapOwner final : public BufferOwner {
  public:
   static constexpr size_t kHeader = 64;

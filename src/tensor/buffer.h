@@ -1,8 +1,8 @@
-// Reference-counted memory of tensors.
+// Buffer: reference-counted memory of tensors.
 //
-// A Buffer is a view of bytes together with a share in their owner; copying it copies no bytes. Whoever
-// allocates a buffer may write to it until it hands the first copy on; after that it is read only, unless it
-// is the sole holder.
+// A Buffer is a view of bytes with a reference to their owner; copying it copies no bytes. The code that
+// allocates a buffer may write to it until it passes on the first copy. After that the bytes are read-only,
+// unless the holder has the only reference.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace braid {
 
-// Owns the memory of buffers; deleted when the last buffer lets go, on whichever thread that is.
+// Owns the memory of buffers. Deleted with the last reference, on the thread that releases it.
 class BufferOwner {
  public:
   BufferOwner() = default;
@@ -29,16 +29,16 @@ class BufferOwner {
   void DropReference() {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) Destroy();
   }
-  // True when the caller holds the only reference.
+  // Whether the caller holds the only reference.
   bool unique() const { return references() == 1; }
-  // How many there are. When the caller holds them all, nobody else can make a further one.
+  // Returns the number of references. If the caller holds all of them, no other thread can add one.
   uint32_t references() const { return references_.load(std::memory_order_acquire); }
 
  protected:
   virtual ~BufferOwner() = default;
-  // Called once, by the last holder. The default deletes; pools take the object back instead.
+  // Called once, when the last reference is dropped. The default deletes; pools take the object back instead.
   virtual void Destroy() { delete this; }
-  // For pools that hand the same object out again.
+  // For pools that reuse the object.
   void ResetReferences() { references_.store(1, std::memory_order_relaxed); }
 
  private:
@@ -69,17 +69,17 @@ class Buffer {
   }
 
   const std::byte* data() const { return data_; }
-  // REQUIRES: see the rule on top of this file.
+  // REQUIRES: see the rule at the top of this file.
   std::byte* mutable_data() { return data_; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // Memory of a GPU, of which only the size is known here; the owner knows the rest. There are none but among inputs and
-  // outputs of servables that say so (ServableInfo).
+  // GPU memory: only the size is known here, and the owner has the address. It occurs only among inputs and
+  // outputs of servables that support it (ServableInfo).
   bool on_device() const { return data_ == nullptr && size_ != 0; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   BufferOwner* owner() const { return owner_; }
 
-  // A view of a part, which shares the owner. REQUIRES: offset + size <= this->size().
+  // Returns a view of a part, with the same owner. REQUIRES: offset + size <= this->size().
   Buffer Slice(size_t offset, size_t size) const {
     BRAID_CHECK(offset <= size_ && size <= size_ - offset);
     if (owner_) owner_->AddReference();
@@ -92,23 +92,22 @@ class Buffer {
   BufferOwner* owner_ = nullptr;
 };
 
-// Where buffers come from. Every servable names the allocator from which its inputs are read without a
-// further copy.
+// An allocator of buffers. Every servable has an allocator from whose memory it reads inputs without a copy.
 class BufferAllocator {
  public:
   virtual ~BufferAllocator() = default;
-  // Memory aligned to 64 bytes, of undefined contents. Any thread. A size of 0 gives an empty buffer.
-  // Errors: UNAVAILABLE when a memory budget is used up; the text names the setting.
+  // Returns memory aligned to 64 bytes, with undefined contents; an empty buffer for size 0. Thread-safe.
+  // Errors: UNAVAILABLE if a memory budget is used up; the text names the setting.
   virtual Result<Buffer> Allocate(size_t size) = 0;
 };
 
-// From the process's own heap.
+// Allocates from the process's heap.
 class HeapAllocator final : public BufferAllocator {
  public:
   Result<Buffer> Allocate(size_t size) override;
 };
 
-// A heap buffer that holds a copy of `bytes`.
+// Returns a heap buffer with a copy of `bytes`.
 Buffer CopyToHeap(std::span<const std::byte> bytes);
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// The wire form of BYTES tensors: for each element, row-major, a little-endian uint32 length and that many
-// bytes.
+// BytesElements: the wire form of BYTES tensors. Each element, row-major, is a little-endian uint32 length
+// and that many bytes.
 #pragma once
 
 #include <atomic>
@@ -11,19 +11,20 @@
 
 namespace braid {
 
-// Walks over the elements.
+// Iterates over the elements.
+//
 //   BytesElements elements(data);
 //   while (elements.Next()) use(elements.value());
 //   if (elements.truncated()) ... the buffer ended inside an element
 //
-// Each length is read once, so a walk stays within the buffer even when another process changes the bytes
-// meanwhile. Two walks may see different elements then: whoever makes room by one walk and fills it by
-// another takes OutOfReach() of the bytes first.
+// Each length is read once, so one iteration stays within the buffer even if another process changes the
+// bytes meanwhile. Two iterations may then see different elements. A caller that computes a size in one
+// iteration and copies in another must first call OutOfReach() on the bytes.
 class BytesElements {
  public:
   explicit BytesElements(std::string_view data) : rest_(data) {}
 
-  // Moves to the next element; false at the end and when the buffer ends inside an element.
+  // Moves to the next element. Returns false at the end, or if the buffer ends inside an element.
   bool Next() {
     if (rest_.empty()) return false;
     uint32_t length = 0;
@@ -32,7 +33,7 @@ class BytesElements {
       return false;
     }
     std::memcpy(&length, rest_.data(), sizeof(length));
-    // What was read is not read again.
+    // Keeps the compiler from reading the length again.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (rest_.size() - sizeof(length) < length) {
       truncation_ = Truncation::kData;
@@ -48,7 +49,7 @@ class BytesElements {
   enum class Truncation : unsigned char { kNone, kLength, kData };
   Truncation truncation() const { return truncation_; }
   bool truncated() const { return truncation_ != Truncation::kNone; }
-  // After a truncation inside data: the length that was announced, and the bytes there are after it.
+  // After a truncation inside data: the announced length, and the bytes that follow it.
   uint32_t expected_length() const { return expected_; }
   size_t available() const { return rest_.size() < 4 ? 0 : rest_.size() - 4; }
 

@@ -1,4 +1,5 @@
-// The element types of tensors, with their names on the wire ("FP32") and in configurations ("TYPE_FP32").
+// DataType: the element types of tensors, with their names on the wire ("FP32") and in configurations
+// ("TYPE_FP32").
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace braid {
 
-// The numbers are those of inference.DataType in the model configuration and travel between processes.
+// The numbers are those of inference.DataType in the model configuration. They are sent between processes.
 enum class DataType : uint8_t {
   kInvalid = 0,
   kBool = 1,
@@ -25,19 +26,21 @@ enum class DataType : uint8_t {
   kFp64 = 12,
   kBytes = 13,  // TYPE_STRING; each element is a little-endian uint32 length and that many bytes
   kBf16 = 14,
-  // A type of users' own, for graphs alone: named by Tensor::custom_type, its bytes of no known form.
+  // A user-defined type, for graphs only. Tensor::custom_type has its name, and the format of its bytes is
+  // unknown.
   kCustom = 15,
 };
-// Those with a form of their own, kCustom not among them.
+// The number of types with a known format, kCustom excluded.
 inline constexpr uint8_t kDataTypeCount = 15;
 
-// Bytes of one element; 0 for kBytes and kCustom (variable) and kInvalid.
+// Returns the bytes of one element; 0 for kBytes and kCustom (variable) and kInvalid.
 size_t ElementSize(DataType type);
-// "BOOL", "UINT8", ..., "BYTES", "BF16"; "INVALID"; "CUSTOM" (a tensor's own name: TypeName()).
+// Returns "BOOL", "UINT8", ..., "BYTES", "BF16"; "INVALID"; or "CUSTOM" (for the tensor's name, see
+// TypeName()).
 std::string_view WireName(DataType type);
-// The inverse; nothing for an unknown name, for "INVALID" and for "CUSTOM".
+// The inverse of WireName(). Returns nullopt for an unknown name, "INVALID" and "CUSTOM".
 std::optional<DataType> DataTypeFromWireName(std::string_view name);
-// "TYPE_BOOL", ..., "TYPE_STRING".
+// Returns "TYPE_BOOL", ..., "TYPE_STRING".
 std::string_view ConfigName(DataType type);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// The 16-bit floats, IEEE's half (FP16) and bfloat16 (BF16), from and to float.
+// Conversion of the 16-bit floats, IEEE's half (FP16) and bfloat16 (BF16), from and to float.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ inline float FloatFromBf16(uint16_t bits) { return std::bit_cast<float>(static_c
 // Rounds to the nearest, ties to even.
 inline uint16_t Bf16FromFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  // A NaN whose upper half is that of an infinity must stay a NaN.
+  // A NaN whose upper half would be an infinity must stay a NaN.
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -22,21 +22,21 @@ inline float FloatFromHalf(uint16_t half) {
   const uint32_t mantissa = half & 0x3ff;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-  // Below the normal numbers: a multiple of 2^-24, which a float has exactly.
+  // A subnormal number: a multiple of 2^-24, which a float represents exactly.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// Rounds to the nearest, ties to even; what is too large becomes infinite.
+// Rounds to the nearest, ties to even; values that are too large become infinite.
 inline uint16_t HalfFromFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
-  // 65520 is the first that rounds to 2^16.
+  // 65520 is the smallest value that rounds to 2^16.
   if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
   if (magnitude < 0x38800000) {
-    // Below 2^-14. Added to 1/2, the number's unit is 2^-24, that of such halves, and the machine rounds.
+    // Below 2^-14. A sum with 1/2 has the unit 2^-24, as such halves do, so the hardware rounds it.
     const float sum = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3f000000));
   }

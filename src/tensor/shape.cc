@@ -3,8 +3,7 @@
 namespace braid {
 
 std::optional<int64_t> ElementCount(const Shape& shape) {
-  // A zero dimension makes the tensor empty whatever the others are, so overflow is looked for among the
-  // others only.
+  // With a zero dimension the tensor is empty, so only the product of the other dimensions can overflow.
   int64_t count = 1;
   bool empty = false;
   for (int64_t dim : shape) {

@@ -1,4 +1,4 @@
-// Shapes and the checked arithmetic on them.
+// Shape: the dimensions of a tensor, with checked arithmetic.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -11,21 +11,21 @@
 
 namespace braid {
 
-// Dimensions, outermost first. In a specification -1 stands for any size; in a tensor every dimension is >=
+// Dimensions, outermost first. In a specification, -1 stands for any size. In a tensor, every dimension is >=
 // 0.
 using Shape = boost::container::small_vector<int64_t, 6>;
 
-// Product of the dimensions; nothing when one is negative or the product leaves int64. An empty shape has one
-// element.
+// Returns the product of the dimensions; nullopt if one is negative or the product overflows int64. An empty
+// shape has one element.
 std::optional<int64_t> ElementCount(const Shape& shape);
 
-// Bytes of a tensor of fixed-size elements; nothing on overflow, a negative dimension, or kBytes.
+// Returns the bytes of a tensor of fixed-size elements; nullopt on overflow, a negative dimension, or kBytes.
 std::optional<size_t> ByteSize(DataType type, const Shape& shape);
 
-// "[2,-1,4]".
+// Returns "[2,-1,4]".
 std::string ShapeToString(const Shape& shape);
 
-// Whether a tensor of `actual` fits `expected`, whose -1 match anything.
+// Whether a tensor of shape `actual` fits `expected`, in which -1 matches anything.
 bool ShapeMatches(const Shape& expected, const Shape& actual);
 
 }  // namespace braid

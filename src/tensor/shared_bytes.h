@@ -1,4 +1,4 @@
-// Bytes that another process can write to while they are read, and how to parse them all the same.
+// Bytes that another process may change while they are read, and a way to parse them safely.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace braid {
 
-// A mapping of memory that other processes have too; unmapped with this.
+// A mapping of shared memory; the destructor unmaps it.
 class SharedMapping {
  public:
   SharedMapping(const SharedMapping&) = delete;
@@ -18,13 +18,13 @@ class SharedMapping {
 
   std::byte* base() const { return base_; }
   size_t size() const { return size_; }
-  // Has `unmap` unmap it, on whichever thread lets go of it last: a device that has pinned it has to be told before. Any thread;
-  // the first counts.
+  // Lets `unmap` unmap the memory, on the thread that releases the mapping. A device that has pinned the
+  // memory must unpin it first. Thread-safe; only the first call has an effect.
   using Unmap = std::function<void(std::byte* base, size_t size)>;
   void UnmapBy(Unmap unmap);
 
  protected:
-  // Of nothing where `base` is null.
+  // A null `base` maps nothing.
   SharedMapping(std::byte* base, size_t size) : base_(base), size_(size) {}
   ~SharedMapping();
 
@@ -35,17 +35,17 @@ class SharedMapping {
   Unmap unmap_;
 };
 
-// What owners of buffers are that lie in memory which other processes have mapped too.
+// The interface of buffer owners whose memory is shared with other processes.
 class SharedBytes {
  public:
   virtual ~SharedBytes() = default;
-  // That they lie in; null where it is not to be pinned.
+  // The mapping that contains the bytes; null if it must not be pinned.
   virtual SharedMapping* mapping() const { return nullptr; }
 };
 
-// The same bytes where no other process can change them: the buffer itself, or a copy of it on the heap. For
-// what is about to be parsed: a length that is read twice, and differs, leads out of the memory that the
-// first one was good for. Errors: UNAVAILABLE.
+// Returns the bytes where no other process can change them: the buffer itself, or a copy on the heap. Use it
+// before parsing: if a length differs between two reads, the parser would leave the memory that it has
+// checked. Errors: UNAVAILABLE.
 Result<Buffer> OutOfReach(const Buffer& buffer);
 
 }  // namespace braid

@@ -1,4 +1,4 @@
-// A named tensor: what requests and responses carry.
+// Tensor: a named tensor of a request or response.
 #pragma once
 
 #include <string>
@@ -16,15 +16,16 @@ struct Tensor {
   Shape shape;
   // Row-major, little-endian; BYTES in their wire form.
   Buffer data;
-  // What clients call the type, when `type` is kCustom; else empty.
+  // The clients' name of the type if `type` is kCustom; else empty.
   std::string custom_type = {};
 };
 
-// What a Python model keeps of a sequence, as bytes of its own (save_sequence, load_sequence): the last input of a
-// request whose sequence the instance is to take over, and an output of the answers. Models and clients do not see it.
+// The saved state of a Python model's sequence, as opaque bytes (save_sequence, load_sequence). It is the
+// last input of a request whose sequence the instance takes over, and an output of responses. Models and
+// clients do not see it.
 inline constexpr std::string_view kSequenceStateTensor = "braid_sequence_state";
 
-// The name of a tensor's type on the wire: "FP32", or one that a user has made up.
+// Returns the name of a tensor's type on the wire: "FP32", or a user-defined name.
 inline std::string_view TypeName(const Tensor& tensor) {
   return tensor.type == DataType::kCustom ? std::string_view(tensor.custom_type) : WireName(tensor.type);
 }

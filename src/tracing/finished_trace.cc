@@ -19,7 +19,7 @@ void AppendElements(const TracedTensor& tensor, std::string& text) {
   }
 }
 
-// Bit patterns, since there is no such type here.
+// As bit patterns, because C++ has no such type here.
 void AppendHalves(const TracedTensor& tensor, std::string& text) {
   for (size_t at = 0; at + 2 <= tensor.bytes.size(); at += 2) {
     uint16_t bits = 0;

@@ -22,7 +22,7 @@ Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   std::string_view authority = text.substr(0, slash);
   url.target = slash == text.size() ? "/v1/traces" : std::string(text.substr(slash));
   size_t colon = authority.rfind(':');
-  // The colons of an IPv6 address stand in brackets.
+  // The colons of an IPv6 address are in brackets.
   if (colon != std::string_view::npos && authority.find(']', colon) != std::string_view::npos) {
     colon = std::string_view::npos;
   }

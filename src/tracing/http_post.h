@@ -1,4 +1,4 @@
-// One HTTP POST to somebody else's server. Blocks; for threads that have nothing better to do.
+// Sends one HTTP POST to another server. Blocks; call it only on threads that may wait.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ struct HttpUrl {
   std::string target;
 };
 
-// "http://collector:4318/v1/traces", with or without its scheme; without a port it is 4318, without a path
-// /v1/traces. Errors: INVALID_ARGUMENT; https is not spoken.
+// Parses "http://collector:4318/v1/traces". The scheme, the port (default 4318) and the path (default
+// /v1/traces) are optional. Errors: INVALID_ARGUMENT; https is not supported.
 Result<HttpUrl> ParseCollectorUrl(std::string_view text);
 
-// Errors: UNAVAILABLE when there is no connection, no answer within `timeout_ns`, or one that is not 2xx.
+// Errors: UNAVAILABLE without a connection, without a response within `timeout_ns`, or for a status other
+// than 2xx.
 Status PostJson(const HttpUrl& url, const std::string& body, int64_t timeout_ns);
 
 }  // namespace braid

@@ -10,7 +10,7 @@ namespace {
 constexpr int kInternal = 1;  // SpanKind
 constexpr int kServer = 2;
 
-// Lower case hexadecimal digits alone.
+// Parses lower-case hexadecimal digits only.
 std::optional<uint64_t> Hex(std::string_view text) {
   uint64_t number = 0;
   for (char c : text) {
@@ -24,12 +24,12 @@ std::optional<uint64_t> Hex(std::string_view text) {
 Json Attribute(std::string_view key, std::string_view value) {
   return {{"key", key}, {"value", {{"stringValue", value}}}};
 }
-// 64-bit numbers are texts in this encoding.
+// 64-bit numbers are strings in this encoding.
 Json Attribute(std::string_view key, uint64_t value) {
   return {{"key", key}, {"value", {{"intValue", std::to_string(value)}}}};
 }
 
-// The spans of one trace.
+// Writes the spans of one trace.
 class SpanWriter {
  public:
   SpanWriter(const FinishedTrace& trace, Json& spans) : trace_(trace), spans_(spans) {}
@@ -127,7 +127,7 @@ class SpanWriter {
 }  // namespace
 
 std::optional<TraceContext> ParseTraceparent(std::string_view text) {
-  // version "-" trace id "-" parent id "-" flags; versions above 00 may go on after another "-".
+  // version "-" trace id "-" parent id "-" flags; versions above 00 may continue after another "-".
   if (text.size() < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-') return std::nullopt;
   const auto version = Hex(text.substr(0, 2));
   const auto high = Hex(text.substr(3, 16));

@@ -1,7 +1,7 @@
-// Traces as an OpenTelemetry collector takes them: OTLP in its JSON encoding, and the W3C trace context.
+// Traces in the format of OpenTelemetry collectors: OTLP in its JSON encoding, and the W3C trace context.
 //
-// A trace is a span "InferRequest", in it a span for each request named after its model, and in that "queue"
-// and "compute". The requests that a model or an ensemble makes lie under its own.
+// A trace is a span "InferRequest". It contains a span per request, named after its model, with "queue" and
+// "compute" in it. Spans of requests made by a model or an ensemble are below its own span.
 #pragma once
 
 #include <optional>
@@ -20,12 +20,12 @@ struct TraceContext {
   bool sampled = false;
 };
 
-// Reads a traceparent header. Nothing for one that does not keep the rules, which is to be ignored.
+// Parses a traceparent header. Returns nullopt for an invalid one, which must be ignored.
 std::optional<TraceContext> ParseTraceparent(std::string_view text);
 
 using ResourceAttributes = std::vector<std::pair<std::string, std::string>>;
 
-// The body of an export request. `version` is that of the program.
+// Returns the body of an export request. `version` is the program's.
 std::string OtlpJson(const std::vector<FinishedTrace>& traces, const ResourceAttributes& resource,
                      std::string_view version);
 

@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// A collector that is away for hours is mentioned so often.
+// How often an unreachable collector is logged.
 constexpr int64_t kComplainIntervalNs = 30'000'000'000;
 
 }  // namespace
@@ -22,7 +22,7 @@ void OtlpExporter::Write(std::vector<FinishedTrace> traces) {
     const Status sent =
         PostJson(options_.url, OtlpJson(batch, options_.resource, options_.version), options_.timeout_ns);
     if (!sent.ok()) {
-      // The others would wait for as long again.
+      // Further batches would wait as long again.
       Lose(count + traces.size() - at, sent.message());
       return;
     }

@@ -1,5 +1,5 @@
-// OtlpExporter: sends traces to an OpenTelemetry collector over HTTP, a batch in a request. What cannot be
-// delivered is lost, counted, and said in the log now and then.
+// OtlpExporter: sends traces to an OpenTelemetry collector over HTTP, one batch per request. Undelivered
+// traces are lost, counted, and logged from time to time.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class OtlpExporter final : public TraceOutput {
 
   const Options options_;
   Logger& log_;
-  uint64_t lost_ = 0;  // not yet said
+  uint64_t lost_ = 0;  // not yet logged
   int64_t quiet_until_ns_ = 0;
 };
 

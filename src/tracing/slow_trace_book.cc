@@ -22,7 +22,7 @@ int64_t DurationUs(const TraceRecord& record) {
   return std::max<int64_t>(0, EndOf(record) - BeginOf(record)) / 1000;
 }
 
-// Builds the spans of one trace, record after record; a caller's record comes before those of its calls.
+// Builds the spans of one trace, record by record. A caller's record comes before those of its calls.
 class SpanBuilder {
  public:
   explicit SpanBuilder(const FinishedTrace& trace) : begin_ns_(BeginOf(trace.records.front())) {
@@ -32,7 +32,7 @@ class SpanBuilder {
   std::vector<TraceSpan> Take() { return std::move(spans_); }
 
  private:
-  // Where calls of a record belong.
+  // The spans of a record under which its calls are placed.
   struct Place {
     int32_t request = -1;
     int32_t infer = -1;
@@ -92,7 +92,7 @@ class SpanBuilder {
 
   const int64_t begin_ns_;
   std::vector<TraceSpan> spans_;
-  std::unordered_map<uint64_t, Place> places_;  // by id of the record
+  std::unordered_map<uint64_t, Place> places_;  // by record id
 };
 
 }  // namespace
@@ -185,7 +185,7 @@ void SlowTraceBook::Add(const FinishedTrace& trace) {
     if (found == models_.end() || !Wants(found->second, DurationUs(first))) return;
   }
   SlowTrace slow = MakeSlowTrace(trace);
-  SlowTrace dropped;  // goes without the lock
+  SlowTrace dropped;  // destroyed without the lock
   MutexLock lock(mutex_);
   const auto found = models_.find(first.model);
   if (found == models_.end() || !Wants(found->second, slow.duration_us)) return;

@@ -1,7 +1,7 @@
-// SlowTraceBook: which models are watched, and the slowest traces of each.
+// SlowTraceBook: the watched models, and the slowest traces of each.
 //
-// Any thread. Who asks whether a model is watched pays one load while none is; traces that end take a lock
-// for as long as it takes to put one in its place.
+// Thread-safe. While no model is watched, the check costs one atomic load. A finished trace takes a lock only
+// to be inserted.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,13 @@ namespace braid {
 
 class SlowTraceBook final : public SlowTraces {
  public:
-  // How many models are watched at a time. As many are kept; the one whose watch has ended first makes room.
+  // At most this many models are watched at a time, and at most this many are kept. The model whose watch
+  // ended first is removed for a new one.
   static constexpr size_t kMostModels = 16;
-  // More spans of a trace are left out.
+  // Further spans of a trace are left out.
   static constexpr size_t kMostSpans = 1024;
 
-  // `now_ns` is the clock by which watches end.
+  // `now_ns` is the clock that ends watches.
   explicit SlowTraceBook(std::function<int64_t()> now_ns = &SteadyNowNs) : now_ns_(std::move(now_ns)) {}
 
   Status Watch(const std::string& model, int64_t seconds) override;
@@ -36,7 +37,7 @@ class SlowTraceBook final : public SlowTraces {
   // Whether any model is watched.
   bool active() const;
   bool Watches(std::string_view model) const;
-  // Keeps it if it is among the slowest of its model, the one of its first record.
+  // Keeps the trace if it is among the slowest of its model, which is the model of its first record.
   void Add(const FinishedTrace& trace);
 
  private:
@@ -46,7 +47,7 @@ class SlowTraceBook final : public SlowTraces {
   };
 
   bool MakeRoom(int64_t now_ns) BRAID_REQUIRES(mutex_);
-  // Whether a trace that took so long is to be kept.
+  // Whether a trace of this duration is slow enough to keep.
   bool Wants(const Model& model, int64_t duration_us) const;
 
   const std::function<int64_t()> now_ns_;
@@ -55,9 +56,9 @@ class SlowTraceBook final : public SlowTraces {
   std::map<std::string, Model, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
 };
 
-// The trace with its spans: the request's own (its name is the model's), in it "receive", "queue",
-// "compute_input", "compute_infer", "compute_output" and "send" as far as they are known, and the requests
-// that were made for it. A request of user code stands in the "compute_infer" in which it began.
+// Converts a trace to spans. The request's own span has the model's name. It contains "receive", "queue",
+// "compute_input", "compute_infer", "compute_output" and "send", as far as they are known, and the spans of
+// the calls made for it. A call by user code is placed in the "compute_infer" in which it began.
 SlowTrace MakeSlowTrace(const FinishedTrace& trace);
 
 }  // namespace braid

@@ -32,7 +32,7 @@ TraceRecord Record(uint64_t id, const std::string& model, uint64_t parent = 0) {
 void Set(TraceRecord& record, TraceActivity activity, int64_t us) {
   record.times[static_cast<size_t>(activity)] = us * kUs;
 }
-// One that ran from `begin` to `end`.
+// A trace that ran from `begin` to `end`.
 FinishedTrace Ran(const std::string& model, int64_t begin_us, int64_t end_us, uint64_t id = 1) {
   FinishedTrace trace;
   trace.records.push_back(Record(id, model));
@@ -40,7 +40,7 @@ FinishedTrace Ran(const std::string& model, int64_t begin_us, int64_t end_us, ui
   Set(trace.records[0], TraceActivity::kRequestEnd, end_us);
   return trace;
 }
-// All that a model's execution records.
+// Sets all times that a model's execution records.
 void SetExecution(TraceRecord& record, int64_t begin_us) {
   Set(record, TraceActivity::kRequestStart, begin_us);
   Set(record, TraceActivity::kQueueStart, begin_us + 1);
@@ -88,7 +88,7 @@ TEST(SlowTraceTest, StepsAndCallsAreWithinTheirCallers) {
   FinishedTrace trace = Ran("ensemble", 100, 400);
   trace.records.push_back(Record(2, "first", 1));
   SetExecution(trace.records[1], 110);
-  // A call of user code while it executes, and one of what it has left running.
+  // One call by user code during its execution, and one by a thread that it has left running.
   trace.records.push_back(Record(3, "called", 2));
   Set(trace.records[2], TraceActivity::kRequestStart, 125);
   Set(trace.records[2], TraceActivity::kRequestEnd, 135);
@@ -160,7 +160,7 @@ TEST_F(SlowTraceBookTest, AWatchEndsByTime) {
 TEST_F(SlowTraceBookTest, WhatWasKeptStaysUntilTheNextWatchBegins) {
   ASSERT_TRUE(book_.Watch("a", 60).ok());
   book_.Add(Ran("a", 100, 107));
-  // Longer: the same watch goes on.
+  // A longer watch of the same model goes on.
   ASSERT_TRUE(book_.Watch("a", 600).ok());
   EXPECT_EQ(book_.WatchedFor("a"), 600);
   EXPECT_THAT(Durations("a"), ElementsAre(7));
@@ -181,7 +181,7 @@ TEST_F(SlowTraceBookTest, TimesAndModelsAreLimited) {
     book_.Add(Ran(model, 100, 107));
   }
   EXPECT_EQ(book_.Watch("a", 10).code(), StatusCode::kResourceExhausted);
-  // One that is watched already is no further one.
+  // A model that is watched already does not count again.
   EXPECT_TRUE(book_.Watch("m3", 60).ok());
   now_ns_ += 11 * kSecond;
   EXPECT_THAT(Durations("m5"), ElementsAre(7));
@@ -277,7 +277,7 @@ TEST_F(WatchTest, WhatIsSampledTooGoesToTheFileAsWell) {
   Run(*manager, "m");
   Run(*manager, "other");
   EXPECT_EQ(manager->Slowest("m").size(), 1u);
-  // Watching ends, sampling goes on; and the other way round.
+  // The watch ends and sampling goes on; then the reverse.
   ASSERT_TRUE(manager->Watch("m", 0).ok());
   EXPECT_TRUE(manager->enabled());
   ASSERT_TRUE(manager->Watch("m", 60).ok());

@@ -13,7 +13,7 @@ namespace braid {
 TraceIds::TraceIds() : state_((uint64_t{std::random_device{}()} << 32) ^ std::random_device{}()) {}
 
 uint64_t TraceIds::Random() {
-  // SplitMix64: any start gives a sequence without repetitions.
+  // SplitMix64: its sequence has no repetitions from any start.
   while (true) {
     uint64_t z = state_.fetch_add(0x9e3779b97f4a7c15, std::memory_order_relaxed);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -45,7 +45,7 @@ Trace::Trace(std::shared_ptr<TraceTree> tree, TraceRecord record)
 
 Trace::~Trace() {
   int64_t& end = record_.times[static_cast<size_t>(TraceActivity::kRequestEnd)];
-  // Whoever lets go last without a word ends it.
+  // Without an explicit end, the last release ends the request.
   if (end == 0) end = SteadyNowNs();
   tree_->Add(std::move(record_));
 }
@@ -80,7 +80,8 @@ std::shared_ptr<RequestTrace> Trace::StartChild(std::string_view model, int64_t 
     MutexLock lock(mutex_);
     child.parent_id = record_.id;
     child.request_id = record_.request_id;
-    // User code's own calls belong under its execution; the steps of an ensemble, which has none, under it.
+    // Calls by user code are placed under its execution. The steps of an ensemble, which has no execution,
+    // are placed under its request.
     child.parent_span = record_.time(TraceActivity::kComputeStart) != 0 ? record_.compute_span : record_.span;
   }
   return std::make_shared<Trace>(tree_, std::move(child));

@@ -1,6 +1,6 @@
-// Trace: the RequestTrace of a traced request or of a child of it. All of one traced request form a tree,
-// which goes as a whole when the last of them has ended: to the queue if it was sampled, and to the book of
-// slow traces if its model is watched.
+// Trace: the RequestTrace of a traced request or of one of its children. All traces of one request form a
+// tree. When the last of them ends, the whole tree goes to the queue if it was sampled, and to the
+// SlowTraceBook if its model is watched.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace braid {
 
-// Names that nobody else has: ids of traces that count up, and random ones for OpenTelemetry. Any thread.
+// Unique ids: trace ids that count up, and random ids for OpenTelemetry. Thread-safe.
 class TraceIds {
  public:
   TraceIds();
@@ -30,25 +30,25 @@ class TraceIds {
 
 class TraceTree {
  public:
-  // More children than this are not traced, e.g. of a model that calls others in a loop.
+  // Further children are not traced, for example of a model that calls others in a loop.
   static constexpr size_t kMostRecords = 4096;
 
-  // Where it goes; at least one of them is set.
+  // The destinations; at least one is set.
   struct Goals {
     std::shared_ptr<TraceQueue> queue = {};    // shared: a trace may outlive the tracer
     std::shared_ptr<SlowTraceBook> slow = {};  // the same
   };
-  // `facts` has all but records. `ids` is shared with the tracer.
+  // `facts` has all members but the records. `ids` is shared with the tracer.
   TraceTree(Goals goals, std::shared_ptr<TraceIds> ids, FinishedTrace facts, bool tensors, bool opentelemetry)
       : goals_(std::move(goals)),
         ids_(std::move(ids)),
         finished_(std::move(facts)),
         tensors_(tensors),
         opentelemetry_(opentelemetry) {}
-  // Every Trace of it has ended.
+  // REQUIRES: every Trace of the tree has ended.
   ~TraceTree();
 
-  // Takes a place for one more record; false when there is none.
+  // Reserves a place for one more record; returns false if there is none.
   bool Reserve() { return reserved_.fetch_add(1, std::memory_order_relaxed) < kMostRecords; }
   void Add(TraceRecord record);
 
@@ -72,7 +72,7 @@ class Trace final : public RequestTrace {
   static constexpr size_t kMostTensors = 256;
   static constexpr size_t kMostTensorBytes = 1 << 20;
 
-  // REQUIRES: tree->Reserve() gave a place. `record` says whose trace this is, without ids of spans.
+  // REQUIRES: tree->Reserve() returned true. `record` identifies the request; its span ids are not set.
   Trace(std::shared_ptr<TraceTree> tree, TraceRecord record);
   ~Trace() override;
 
@@ -83,7 +83,7 @@ class Trace final : public RequestTrace {
   std::string context() const override;
 
  private:
-  const std::shared_ptr<TraceTree> tree_;  // shared by all of one traced request
+  const std::shared_ptr<TraceTree> tree_;  // shared by all traces of one request
   mutable Mutex mutex_;
   TraceRecord record_;  // guarded by mutex_; its ids and names are constant
 };

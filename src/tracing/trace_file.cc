@@ -23,7 +23,7 @@ int WriteAll(int fd, std::string_view text, int64_t at) {
   return 0;
 }
 
-// For the server's user alone: there may be tensors in it. A file that is there keeps its mode.
+// Readable only for the server's user, because it may contain tensors. An existing file keeps its mode.
 UniqueFd Create(const std::string& path) {
   return UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
 }
@@ -119,7 +119,7 @@ void TraceFile::WriteIndexed(Waiting& waiting) {
 }
 
 void TraceFile::Complain(const std::string& path, int error) {
-  // A full disk would otherwise fill the log as well.
+  // Otherwise a full disk would fill the log as well.
   if (failed_) return;
   failed_ = true;
   BRAID_LOG_ERROR(log_, "traces cannot be written to '{}': {}; further failures are not reported", path,

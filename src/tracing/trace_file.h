@@ -1,13 +1,13 @@
-// TraceFile: traces as JSON, in the format of Triton's trace files: an array of objects, each of which says
-// one thing about the trace of an "id".
+// TraceFile: writes traces as JSON, in the format of Triton's trace files. A file is an array of objects,
+// each with one fact about the trace "id".
 //
 //   [{"id":1,"model_name":"m","model_version":1,"request_id":"r"},
 //    {"id":1,"timestamps":[{"name":"REQUEST_START","ns":12},{"name":"QUEUE_START","ns":15}, ...]},
 //    {"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"IN","data":"1,2","shape":"2","dtype":"FP32"}},
 //    {"id":2,"parent_id":1, ...
 //
-// Traces whose settings have a log_frequency of N go to {file}.0, {file}.1, ..., N in each; others to {file},
-// which is a complete array after each trace.
+// With a log_frequency of N, traces go to {file}.0, {file}.1, ..., N in each. Others go to {file}, which is a
+// complete array after each trace.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 namespace braid {
 
-// The objects of one trace, parted by commas.
+// Returns the objects of one trace, separated by commas.
 std::string TraceAsJson(const FinishedTrace& trace);
 
 class TraceFile final : public TraceOutput {
  public:
-  // `log` outlives the file. Nothing is opened yet.
+  // `log` outlives the object. Opens no file yet.
   TraceFile(std::string path, Logger& log) : path_(std::move(path)), log_(log) {}
 
   void Write(std::vector<FinishedTrace> traces) override;
@@ -34,7 +34,7 @@ class TraceFile final : public TraceOutput {
   void OnDropped(uint64_t count) override;
 
  private:
-  // What waits for an indexed file.
+  // Traces that wait for an indexed file.
   struct Waiting {
     std::string text;
     uint32_t count = 0;
@@ -47,7 +47,7 @@ class TraceFile final : public TraceOutput {
   const std::string path_;
   Logger& log_;
   UniqueFd file_;
-  int64_t end_ = 0;  // of file_: where its closing bracket is
+  int64_t end_ = 0;  // for file_: the position of its closing bracket
   bool failed_ = false;
   std::map<uint64_t, Waiting> waiting_;  // by scope
   uint64_t next_index_ = 0;

@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// Short, so that who has a response soon finds its trace in the file.
+// Short, so that a client finds the trace in the file soon after the response.
 constexpr int64_t kFileDelayNs = 50'000'000;
 
 int64_t WallOffsetNs() {
@@ -88,14 +88,14 @@ std::shared_ptr<RequestTrace> TraceManager::Start(std::string_view model, int64_
     facts.last = sample->last;
     facts.timestamps = sample->timestamps;
   }
-  // User code hears of a collector only where that hears of the request.
+  // User code gets the trace context only if the request is exported to the collector.
   const bool exported = opentelemetry_ && sample.has_value();
   if (exported) {
     facts.trace_id[0] = remote ? remote->trace_id[0] : ids_->Random();
     facts.trace_id[1] = remote ? remote->trace_id[1] : ids_->Random();
     facts.remote_span = remote ? remote->span : 0;
     facts.root_span = ids_->Random();
-    // Longer ones may be cut, says the standard; whole entries of them would have to stay.
+    // The standard allows truncating longer ones, but only at whole entries; drop them instead.
     if (remote && origin.tracestate.size() <= 512) facts.tracestate = origin.tracestate;
   }
   TraceTree::Goals goals;

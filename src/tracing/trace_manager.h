@@ -1,6 +1,6 @@
-// TraceManager: the Tracer of the server. Traces go to a file or to an OpenTelemetry collector, written by
-// the thread "brd-trace". Requests of watched models are traced as well, whatever the settings say, and the
-// slowest are kept (SlowTraces); those that the settings do not sample go nowhere else.
+// TraceManager: the server's Tracer. The thread "brd-trace" writes traces to a file or an OpenTelemetry
+// collector. Requests of watched models are traced regardless of the settings, and the slowest are kept
+// (SlowTraces). Traces that the settings do not sample are not written.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ namespace braid {
 
 struct TraceOptions {
   TraceSettings settings;
-  // Mode "opentelemetry".
+  // For mode "opentelemetry".
   std::string url = "localhost:4318/v1/traces";
-  ResourceAttributes resource;  // service.name is "braid" unless it is here
+  ResourceAttributes resource;  // service.name is "braid" unless set here
   int64_t max_queue_size = 2048;
   int64_t max_export_batch_size = 512;
   int64_t schedule_delay_ms = 5000;
@@ -34,11 +34,11 @@ struct TraceOptions {
 
 class TraceManager final : public Tracer, public SlowTraces {
  public:
-  // `log` outlives the manager; `version` is that of the program. Errors: INVALID_ARGUMENT for a URL that
-  // cannot be, or tracing that is on without a file to write to.
+  // `log` outlives the manager; `version` is the program's. Errors: INVALID_ARGUMENT for an invalid URL, or
+  // for enabled tracing without a file.
   static Result<std::unique_ptr<TraceManager>> Create(const TraceOptions& options, std::string version,
                                                       Logger& log);
-  // Writes what has ended; what ends later is dropped.
+  // Writes the traces that have ended; later ones are dropped.
   ~TraceManager() override;
 
   std::shared_ptr<RequestTrace> Start(std::string_view model, int64_t version, std::string_view request_id,
@@ -54,17 +54,17 @@ class TraceManager final : public Tracer, public SlowTraces {
   TraceManager(const TraceOptions& options, std::unique_ptr<TraceOutput> output,
                const TraceQueue::Limits& limits);
 
-  // Whether a request of the model that begins now is recorded.
+  // Whether a request of the model that begins now is recorded for a watch.
   bool IsWatched(std::string_view model);
   void UpdateEnabled();
 
   const bool opentelemetry_;
   TraceSettingBook book_;
   const std::shared_ptr<SlowTraceBook> slow_;  // shared with the traces, which may outlive the manager
-  std::atomic<bool> watching_{false};          // a watch has begun, and may have ended meanwhile
-  Mutex enabled_mutex_;                        // held while enabled_ and watching_ are found out
-  const std::shared_ptr<TraceIds> ids_;        // shared with the traces, which may outlive the manager
-  const std::shared_ptr<TraceQueue> queue_;    // the same
+  std::atomic<bool> watching_{false};          // a watch has begun, and may have ended
+  Mutex enabled_mutex_;                        // held while enabled_ and watching_ are updated
+  const std::shared_ptr<TraceIds> ids_;        // shared, like slow_
+  const std::shared_ptr<TraceQueue> queue_;    // shared, like slow_
   const std::unique_ptr<TraceOutput> output_;
   std::thread thread_;
 };

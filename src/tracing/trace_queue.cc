@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-// How often the thread looks around when nothing comes.
+// How often the thread wakes up without traces.
 constexpr int64_t kIdleNs = 1'000'000'000;
 
 }  // namespace

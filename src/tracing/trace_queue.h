@@ -1,7 +1,7 @@
-// TraceQueue: finished traces on their way to the thread that writes them out.
+// TraceQueue: passes finished traces to the thread that writes them.
 //
-// Bounded: what comes while it is full, or after its end, is dropped and counted. A request never waits for
-// it.
+// It is bounded: traces that arrive while it is full or closed are dropped and counted. Requests never wait
+// for it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace braid {
 
-// Writes traces. Called by one thread; may block.
+// Writes traces. One thread calls it; may block.
 class TraceOutput {
  public:
   virtual ~TraceOutput() = default;
   virtual void Write(std::vector<FinishedTrace> traces) = 0;
-  // What is held back for later is written now: that of the settings `scope`, or with 0 all.
+  // Writes traces that were held back: those of the settings `scope`, or all for 0.
   virtual void Flush(uint64_t scope) = 0;
-  // `count` traces were lost since this was called last.
+  // Reports that `count` traces were lost since the last call.
   virtual void OnDropped(uint64_t count) = 0;
 };
 
@@ -28,18 +28,18 @@ class TraceQueue {
  public:
   struct Limits {
     size_t max_traces = 2048;
-    // A batch goes out when it has this many traces, or when its first has waited so long.
+    // A batch is written when it has this many traces, or when its first trace has waited this long.
     size_t max_batch = 512;
     int64_t delay_ns = 0;
   };
   explicit TraceQueue(const Limits& limits) : limits_(limits) {}
 
-  // Any thread; does not block.
+  // Thread-safe; does not block.
   void Push(FinishedTrace trace);
-  // Has what is held back written, behind what was pushed before.
+  // Requests TraceOutput::Flush(), after the traces pushed so far.
   void RequestFlush(uint64_t scope);
 
-  // Passes traces on to `output` until Close(), and what is in the queue then. The thread of the writer.
+  // Passes traces to `output` until Close(), then the rest of the queue. Called by the writer's thread.
   void Run(TraceOutput& output);
   void Close();
 
@@ -48,7 +48,7 @@ class TraceQueue {
   Mutex mutex_;
   CondVar changed_;
   std::vector<FinishedTrace> traces_ BRAID_GUARDED_BY(mutex_);
-  int64_t first_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // when the first of traces_ came
+  int64_t first_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // when the first of traces_ was pushed
   std::vector<uint64_t> flushes_ BRAID_GUARDED_BY(mutex_);
   uint64_t dropped_ BRAID_GUARDED_BY(mutex_) = 0;
   bool closed_ BRAID_GUARDED_BY(mutex_) = false;

@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-// Models that can have settings of their own; they come over the network.
+// The limit for models with settings, because their names come over the network.
 constexpr size_t kMostModels = 4096;
 
 template <class T>
@@ -147,7 +147,7 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
     if (scope != nullptr) *scope = global_.id;
     global_.overrides = overrides;
     Restart(global_);
-    // Models that have no count of their own take as many as the global settings say now.
+    // Models without a count get the current global one.
     if (changes.contains("trace_count")) {
       for (auto& [name, own_scope] : models_) {
         if (!own_scope.overrides.count) own_scope.remaining = global_.remaining;

@@ -1,7 +1,8 @@
-// TraceSettingBook: the settings of tracing, global and by model, and the counting of who is sampled.
+// TraceSettingBook: the settings of tracing, global and per model, and the counters that choose sampled
+// requests.
 //
-// A model without settings of its own is sampled by the global ones, together with all such models. Every
-// change starts the counting anew. One mutex, taken only while tracing is on.
+// All models without settings share the global settings and their counter. Every change restarts the counter.
+// One mutex, taken only while tracing is on.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +16,32 @@
 
 namespace braid {
 
-// What is decided about one request.
+// The sampling decision for one request.
 struct TraceSample {
   uint64_t scope = 0;
   bool timestamps = false;
   bool tensors = false;
   uint32_t log_frequency = 0;
-  bool last = false;  // the count has come to its end
+  bool last = false;  // the last trace of the count
 };
 
 class TraceSettingBook {
  public:
-  // `initial` are the global settings until they are changed, and again after they are reset.
+  // The global settings are `initial` until they are changed, and again after a reset.
   explicit TraceSettingBook(TraceSettings initial);
 
   TraceSettings Get(const std::string& model) const;
-  // Errors: INVALID_ARGUMENT or UNSUPPORTED, texts of the trace extension. `scope`, if not null, is set to
-  // that of the settings which are gone with this, 0 for none.
+  // Errors: INVALID_ARGUMENT or UNSUPPORTED, with texts of the trace extension. If `scope` is not null, it is
+  // set to the scope of the settings that this change removes, or 0 if there are none.
   Status Change(const std::string& model, const TraceChanges& changes, uint64_t* scope);
-  // Whether this request of the model is traced. `wanted`: the client traces it itself, so that it is traced
-  // whatever rate and count say, unless tracing is off; false: it says that it does not.
+  // Whether this request of the model is traced. With `wanted` set, the client decides: true traces the
+  // request regardless of rate and count, unless tracing is off; false does not trace it.
   std::optional<TraceSample> Sample(std::string_view model, std::optional<bool> wanted);
   // Whether any request could be sampled.
   bool any_on() const;
 
  private:
-  // What is set in one place; the rest comes from elsewhere.
+  // The values set in one place; the others are inherited.
   struct Overrides {
     std::optional<std::pair<bool, bool>> level;  // timestamps, tensors
     std::optional<uint32_t> rate;

@@ -103,7 +103,7 @@ TEST(TraceSettings, RefuseWhatTheyMust) {
   EXPECT_NE(text("trace_level", {"OFF", "TENSORS"}), "");
   EXPECT_NE(text("trace_mode", {"triton"}), "");
   EXPECT_EQ(text("colour", {"red"}), "unknown trace setting 'colour'");
-  // Nothing was changed by any of them.
+  // None of them has changed anything.
   EXPECT_EQ(book.Get("").rate, 5u);
   TraceSettings no_file;
   TraceSettingBook nowhere(no_file);

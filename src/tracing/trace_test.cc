@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-// Keeps what it is given.
+// Stores the traces that it gets.
 class Kept final : public TraceOutput {
  public:
   void Write(std::vector<FinishedTrace> traces) override {
@@ -30,7 +30,7 @@ class Kept final : public TraceOutput {
   uint64_t dropped = 0;
 };
 
-// What is in a queue that is closed.
+// Returns the contents of a queue, which it closes.
 Kept Drain(TraceQueue& queue) {
   queue.Close();
   Kept kept;
@@ -303,7 +303,7 @@ TEST(CollectorUrl, IsRead) {
 }
 
 TEST(PostJson, SaysThatNobodyListens) {
-  // Port 1 of the loopback interface: refused at once.
+  // Port 1 of the loopback interface refuses connections at once.
   EXPECT_EQ(PostJson({"127.0.0.1", "1", "/"}, "{}", 5'000'000'000).code(), StatusCode::kUnavailable);
 }
 

@@ -1,4 +1,4 @@
-"""Sends a copy of its input on, as a node that computes something would."""
+"""Sends on a copy of its input, as a node that computes something would."""
 
 import numpy as np
 from pyovms import Tensor

@@ -1,4 +1,4 @@
-"""The probabilities of the network -> the name of the likeliest label."""
+"""Converts the network's probabilities to the name of the likeliest label."""
 
 import pathlib
 

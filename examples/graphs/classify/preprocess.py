@@ -1,4 +1,4 @@
-"""An image [height, width, 3] of bytes -> the network's input [1, 3, 16, 16] from 0 to 1."""
+"""Converts an image [height, width, 3] of bytes to the network's input [1, 3, 16, 16] from 0 to 1."""
 
 import numpy as np
 from pyovms import Tensor

@@ -1,6 +1,6 @@
 """The sum of all numbers of a client's stream so far.
 
-`self` is shared by all streams and requests; `session` belongs to one of them, and goes with it.
+All streams and requests share `self`; `session` belongs to one of them, and ends with it.
 """
 
 import numpy as np

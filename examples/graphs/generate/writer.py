@@ -1,4 +1,4 @@
-"""A text model small enough to read: how likely a word is after the two before it, counted in corpus.txt."""
+"""A minimal text model: the probability of a word after the two words before it, counted in corpus.txt."""
 
 import collections
 import pathlib
@@ -20,12 +20,12 @@ class OvmsPythonModel:
 
     def execute(self, inputs):
         prompt = bytes(inputs[0])[4:].decode()
-        # What is yielded is on its way to the client before the next token is thought of.
+        # A yielded token is sent to the client before the next one is computed.
         for token in self.tokens(prompt):
             yield [Tensor("token", token.encode())]
 
     def tokens(self, prompt):
-        """The same tokens for the same prompt."""
+        """Yields tokens; the same ones for the same prompt."""
         chance = random.Random(prompt)
         context = prompt.split()
         for _ in range(LONGEST):

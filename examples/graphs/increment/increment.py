@@ -6,7 +6,7 @@ from pyovms import Tensor
 
 class OvmsPythonModel:
     def initialize(self, kwargs):
-        # The name of a tensor says to which stream it goes.
+        # The name of a tensor selects its output stream.
         self.output = kwargs["output_names"][0]
 
     def execute(self, inputs):

@@ -1,4 +1,4 @@
-"""How well each text fits the image: probabilities from the angles between their vectors."""
+"""Scores how well each text fits the image: probabilities from the angles between their vectors."""
 
 import numpy as np
 from pyovms import Tensor

@@ -1,4 +1,4 @@
-"""Texts -> how often each known word stands in each of them [texts, words]."""
+"""Converts texts to counts of each known word [texts, words]."""
 
 import pathlib
 
@@ -7,7 +7,7 @@ from pyovms import Tensor
 
 
 def strings(tensor):
-    """The strings of a tensor: a length (four bytes, little-endian) and a text each."""
+    """Yields the strings of a tensor: each is a length (four bytes, little-endian) and a text."""
     data, found, at = bytes(tensor), [], 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "little")

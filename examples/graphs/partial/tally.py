@@ -1,4 +1,4 @@
-"""The sum of numbers, the count of words: of what is there."""
+"""Computes the sum of the numbers and the count of the words, of those inputs that are present."""
 
 import numpy as np
 from pyovms import Tensor
@@ -11,7 +11,7 @@ class OvmsPythonModel:
             if tensor.name == "numbers":
                 outputs.append(Tensor("total", np.sum(tensor, dtype=np.float64, keepdims=True)))
             elif tensor.name == "words":
-                # Strings come as a length (four bytes, little-endian) and the text.
+                # A string is a length (four bytes, little-endian) and the text.
                 text = bytes(tensor)[4:].decode()
                 outputs.append(Tensor("count", np.array([len(text.split())], np.int64)))
         return outputs

@@ -1,4 +1,4 @@
-"""Makes 1/weights.npz: trains the classifier on drawings of digits that are bent, blurred and spoilt at random.
+"""Makes 1/weights.npz: trains the classifier on drawings of digits with random distortion, blur and noise.
 
 python3 examples/models/digits_classifier/train.py
 """
@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "digits_preprocess" / "1"))
 from images import normalize  # noqa: E402
 
-# Strokes from point to point; x to the right and y down, from 0 to 1. Several ways to draw some of the digits.
+# Strokes as points from 0 to 1, with x to the right and y down. Some digits can be drawn in several ways.
 CIRCLE = [(0.5 + 0.5 * np.sin(a), 0.5 - 0.5 * np.cos(a)) for a in np.linspace(0, 2 * np.pi, 17)]
 
 
@@ -44,7 +44,7 @@ DIGITS = [
 
 
 def draw(digit, random, side=32):
-    """One drawing, as grey values of an image."""
+    """Returns one drawing as grey values of an image."""
     ways = DIGITS[digit]
     strokes = ways[random.integers(len(ways))]
     bend = np.eye(2) + random.normal(0, 0.12, (2, 2))
@@ -68,7 +68,7 @@ def make(count, random):
 
 
 def train(pixels, labels, random, hidden=32, rounds=30, rate=0.002):
-    """Adam on the cross entropy."""
+    """Trains with Adam on the cross entropy."""
     shapes = [(256, hidden), (hidden,), (hidden, 10), (10,)]
     weights = [
         random.normal(0, (2 / shape[0]) ** 0.5, shape) if len(shape) == 2 else np.zeros(shape) for shape in shapes

@@ -1,4 +1,4 @@
-"""A page and the map of its text -> pictures of its lines, and where they are."""
+"""Converts a page and the map of its text to pictures of its lines, and their places."""
 
 import numpy as np
 import reading

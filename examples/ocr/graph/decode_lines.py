@@ -1,4 +1,4 @@
-"""The characters that the recognition chose -> texts, one on each line."""
+"""Converts the recognized characters to texts, one on each line."""
 
 import numpy as np
 import reading

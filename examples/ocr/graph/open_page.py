@@ -1,4 +1,4 @@
-"""The bytes of an image file -> a page."""
+"""Converts the bytes of an image file to a page."""
 
 import reading
 from pyovms import Tensor

@@ -1,5 +1,5 @@
-// The GPUs of tests: a folder for the stand-in driver (tests/native/standin_gpu). A test program loads that driver
-// where its CMakeLists.txt calls braid_standin_gpus().
+// StandinGpus: the GPUs of tests, as a folder for the stand-in driver (tests/native/standin_gpu). A test
+// program loads that driver if its CMakeLists.txt calls braid_standin_gpus().
 #pragma once
 
 #include <cstdlib>
@@ -10,10 +10,10 @@
 
 namespace braid {
 
-// One at a time.
+// Only one may exist at a time.
 class StandinGpus {
  public:
-  // `devices`: a line each, "CAPABILITY BYTES NAME".
+  // Each line of `devices` is "CAPABILITY BYTES NAME".
   explicit StandinGpus(const std::string& devices) {
     char folder[] = "/tmp/braid-standin-XXXXXX";
     folder_ = mkdtemp(folder);
@@ -27,14 +27,14 @@ class StandinGpus {
   StandinGpus(const StandinGpus&) = delete;
   StandinGpus& operator=(const StandinGpus&) = delete;
 
-  // "FUNCTION RESULT": calls of it fail from now on. Empty: none.
+  // Makes calls of a function fail from now on: "FUNCTION RESULT". An empty line ends that.
   void Fail(const std::string& line) const { Write("fail", line); }
-  // Calls of the function do not return until this is called again. Empty: none.
+  // Makes calls of the function block until Hang() is called again. An empty name ends that.
   void Hang(const std::string& function) const { Write("hang", function); }
-  // What streams do is late by this much from now on.
+  // Delays the work of streams by this much from now on.
   void Delay(int milliseconds) const { Write("delay", std::to_string(milliseconds)); }
 
-  // The calls, each without the process's id: "cuInit", "context 0", "alloc mem.0.123.1 4096".
+  // Returns the calls without process ids: "cuInit", "context 0", "alloc mem.0.123.1 4096".
   std::vector<std::string> Calls() const {
     std::vector<std::string> calls;
     std::ifstream file(folder_ + "/calls");

@@ -8,7 +8,7 @@
 
 namespace {
 
-// OpenCV throws; nothing of it may leave this file.
+// OpenCV throws exceptions; none may leave this file.
 void* Decode(const uint8_t* bytes, size_t size, int gray, int64_t* width, int64_t* height) try {
   if (size == 0 || size > INT_MAX) return nullptr;
   const cv::Mat encoded(1, static_cast<int>(size), CV_8UC1, const_cast<uint8_t*>(bytes));
@@ -25,7 +25,7 @@ void* Decode(const uint8_t* bytes, size_t size, int gray, int64_t* width, int64_
 int Write(const void* image, int64_t width, int64_t height, uint8_t* pixels) try {
   const cv::Mat& from = *static_cast<const cv::Mat*>(image);
   if (width <= 0 || width > INT_MAX || height <= 0 || height > INT_MAX) return 1;
-  // A matrix on the caller's memory: OpenCV writes into it, as size and type are right already.
+  // A matrix on the caller's memory. OpenCV writes into it because its size and type already match.
   cv::Mat to(static_cast<int>(height), static_cast<int>(width), from.type(), pixels);
   if (from.size() == to.size()) {
     from.copyTo(to);

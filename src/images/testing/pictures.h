@@ -10,7 +10,7 @@
 
 namespace braid {
 
-// A PNG of 8 bits a channel: `channels` 1 is gray, 3 is red, green, blue, 4 has alpha behind them.
+// A PNG with 8 bits per channel. 1 of `channels` is gray, 3 is red, green, blue, 4 adds alpha.
 inline std::string Png(uint32_t width, uint32_t height, int channels, const std::vector<uint8_t>& pixels) {
   const auto big = [](uint32_t number) {
     std::string bytes(4, '\0');
@@ -38,7 +38,7 @@ inline std::string Png(uint32_t width, uint32_t height, int channels, const std:
   return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", packed) + chunk("IEND", "");
 }
 
-// 10 pixels wide and 6 high, all of about blue 200, green 100, red 50.
+// 10 pixels wide and 6 high, all about blue 200, green 100, red 50.
 inline constexpr std::string_view kJpeg(
     "\xff\xd8\xff\xe0\x00\x10\x4a\x46\x49\x46\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00\xff\xdb\x00\x43"
     "\x00\x03\x02\x02\x03\x02\x02\x03\x03\x03\x03\x04\x03\x03\x04\x05\x08\x05\x05\x04\x04\x05\x0a\x07"
@@ -58,7 +58,7 @@ inline constexpr std::string_view kLossyWebp(
     "\x01\x2a\x0a\x00\x06\x00\x00\xc0\x12\x25\xa0\x02\x74\xba\x01\xf8\x00\x03\xb0\x00\xfe\xf3\xdf\x67"
     "\xff\x2d\x0b\xe5\xa1\x7c\xb4\x2f\xf9\x36\x5f\xfd\x7a\x3f\x9e\x8f\xe7\xa3\xfd\x43\x00\x00",
     70);
-// The same, exactly.
+// The same picture with exactly these values.
 inline constexpr std::string_view kWebp(
     "\x52\x49\x46\x46\x1e\x00\x00\x00\x57\x45\x42\x50\x56\x50\x38\x4c\x11\x00\x00\x00\x2f\x09\x40\x01"
     "\x00\x07\x50\xb2\xca\x14\xb9\xff\x81\x88\xe8\x7f\x00\x00",

@@ -1,4 +1,4 @@
-// Door: where a load waits, so that a test can look at what happens meanwhile.
+// Door: blocks a load until a test opens it, so that the test can inspect the state meanwhile.
 #pragma once
 
 #include <condition_variable>

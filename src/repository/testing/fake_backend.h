@@ -1,5 +1,5 @@
-// Fakes for tests of the repository: a backend whose models are objects in this process, and what makes
-// servables of them.
+// Fakes for tests of the repository: a backend whose models are objects in this process, and factories for
+// its servables.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace braid::testing {
 
-// What the fakes have done so far, for all models together.
+// A log of the fakes' actions, for all models together.
 class Journal {
  public:
   void Add(std::string line) {
@@ -99,7 +99,7 @@ class FakeBackend : public Backend {
   std::function<Status(const ModelLocation&, inference::ModelConfig&)> complete;
 };
 
-// Makes FakeServables; `before` is asked first and can refuse, wait, or tell of progress.
+// Makes FakeServables. `before` is called first, and can refuse, wait, or report progress.
 class FakeFactory {
  public:
   using Progress = std::function<void(const std::string&)>;
@@ -118,7 +118,7 @@ class FakeFactory {
         std::make_shared<FakeServable>(std::move(info), std::move(model), journal));
   }
 
-  // The same without a backend, for an ensemble whose models are all there.
+  // Makes an ensemble without a backend; all of its models must be in the catalog.
   Result<std::shared_ptr<Servable>> MakeEnsemble(
       ServableInfo info, const Catalog& catalog,
       const std::function<std::string(const std::string&)>& why_missing) {

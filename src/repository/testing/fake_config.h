@@ -1,5 +1,4 @@
-// Fakes for tests of the repository of a config.json: models, libraries and pipelines that are objects of
-// this process.
+// Fakes for tests of a config.json: models, libraries and pipelines that are objects in this process.
 #pragma once
 
 #include <functional>
@@ -32,7 +31,7 @@ class FakeLibrary : public CustomNodeLibrary {
   const std::string name_;
 };
 
-// Needs all that its nodes name; knows what it was made of.
+// Needs all servables that its nodes name, and remembers the ones it was made from.
 class FakePipeline : public Servable {
  public:
   static Result<std::shared_ptr<Servable>> Create(const OvmsPipelineConfig& config, const Catalog& catalog,
@@ -71,7 +70,7 @@ class FakePipeline : public Servable {
   void Infer(std::unique_ptr<InferenceRequest>) override {}
   Readiness readiness() const override { return {}; }
   void Stop(int64_t) override { journal_.Add("stop " + info_.name); }
-  // What is behind its model nodes is what it was made of.
+  // Whether its model nodes still resolve to the servables that it was made from.
   bool UpToDate() const {
     size_t i = 0;
     for (const OvmsNodeConfig& node : config_.nodes) {
@@ -82,7 +81,7 @@ class FakePipeline : public Servable {
     return true;
   }
   std::vector<ServableUse> uses() const override { return UsesOfPipeline(config_); }
-  // What is behind its model nodes is still open to requests.
+  // Whether the servables behind its model nodes are still open to requests.
   bool CanRun() const {
     for (const auto& one : uses_) {
       const auto servable = one.lock();
@@ -99,8 +98,8 @@ class FakePipeline : public Servable {
   HeapAllocator allocator_;
 };
 
-// Loads every version folder as a FakeServable, or as a FakeStateful where its entry says so; `before` is
-// asked first and can refuse or wait.
+// Loads every version folder as a FakeServable, or as a FakeStateful if its entry says so. `before` is called
+// first, and can refuse or wait.
 class FakeConfigMakers {
  public:
   using Before = std::function<Status(const OvmsModelConfig& config, int64_t version)>;

@@ -1,4 +1,4 @@
-// What tests of the manager share: makers of fakes, and the text of what the catalog shows.
+// Shared parts of the manager's tests: fake makers, and the catalog's index as text.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace braid::testing {
 
-// Makers of fakes for model folders. All outlive what is made with them.
+// Fake makers for model folders. The arguments outlive the servables.
 inline FolderMakers FakeFolderMakers(Catalog& catalog, FakeBackend& backend, FakeFactory& factory) {
   return {.backends = {&backend},
           .make_model =
@@ -29,7 +29,7 @@ inline FolderMakers FakeFolderMakers(Catalog& catalog, FakeBackend& backend, Fak
               }};
 }
 
-// What decides whether a server goes on that is strict about its model folders.
+// Returns Start()'s result under strict readiness: a failed load of a model folder is an error.
 inline Status StartStrictly(Manager& manager) {
   Status loaded;
   BRAID_RETURN_IF_ERROR(manager.Start(loaded));

@@ -1,4 +1,4 @@
-// Memory that another process changes all the time, as a worker that was taken over can do with its outputs.
+// Memory that another process changes continuously, as a compromised worker can do with its outputs.
 #pragma once
 
 #include <signal.h>
@@ -45,13 +45,13 @@ class RestlessOwner final : public BufferOwner, public SharedBytes {
   pid_t writer_ = 0;
 };
 
-// A buffer whose bytes go to and fro between two texts of one length, until the last share in it goes.
+// A buffer whose bytes alternate between two texts of equal length until its last reference is released.
 inline Buffer RestlessBytes(const std::string& one, const std::string& other) {
   auto* owner = new RestlessOwner(one, other);
   return {owner->bytes(), one.size(), owner};
 }
 
-// The elements of a BYTES tensor of `size` bytes: a single one, or as many as there can be of one byte each.
+// The elements of a BYTES tensor of `size` bytes: a single one, or as many as fit with one byte each.
 inline std::string OneElement(size_t size) {
   const auto length = static_cast<uint32_t>(size - sizeof(uint32_t));
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + std::string(length, 'x');

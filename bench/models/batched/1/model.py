@@ -1,4 +1,4 @@
-"""Dynamic batching: every execution costs 1 ms, whatever the size of the batch."""
+"""Dynamic batching: every execution takes 1 ms, regardless of the batch size."""
 
 import time
 

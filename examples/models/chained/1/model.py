@@ -1,4 +1,4 @@
-"""Calls the model add_sub twice, one call after the other: (a + b), then the double of that."""
+"""Calls the model add_sub twice, one call after the other: first a + b, then twice that."""
 
 import triton_python_backend_utils as pb_utils
 

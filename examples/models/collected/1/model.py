@@ -1,4 +1,4 @@
-"""Calls the decoupled model repeat and puts all its responses into one."""
+"""Calls the decoupled model repeat, and combines all its responses into one."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -20,7 +20,7 @@ class TritonPythonModel:
             for response in call.exec(decoupled=True):
                 if response.has_error():
                     raise pb_utils.TritonModelException(response.error().message())
-                # repeat says that it has ended apart from its last text: that response has no tensors.
+                # repeat marks its end with a separate response after its last text, which has no tensors.
                 if response.output_tensors():
                     texts.append(pb_utils.get_output_tensor_by_name(response, "TEXT").as_numpy()[0])
             tensor = pb_utils.Tensor("TEXTS", np.array(texts, dtype=np.object_))

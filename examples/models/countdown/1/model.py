@@ -1,6 +1,6 @@
-"""Counts each request down by one at every run, as a text generator makes one token at every step.
+"""Counts each request down by one in every run, as a text generator makes one token per step.
 
-Answers how many runs it took, and how many requests were in its largest batch.
+The response has the number of runs, and the number of requests in the largest batch.
 """
 
 import time
@@ -11,10 +11,10 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.progress = {}  # by sequence: what is left, runs, largest batch
+        self.progress = {}  # by sequence: remaining count, runs, largest batch
 
     def execute(self, requests):
-        time.sleep(0.002)  # the work of one step, for all of them at once
+        time.sleep(0.002)  # the work of one step, for the whole batch
         return [self.step(request, len(requests)) for request in requests]
 
     def step(self, request, company):

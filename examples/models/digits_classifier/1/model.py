@@ -1,4 +1,4 @@
-"""A network of two layers, in numpy. Its weights lie beside this file; train.py made them."""
+"""A network of two layers in numpy. Its weights are beside this file; train.py makes them."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""The most likely digit as a text, and how likely it is."""
+"""Returns the likeliest digit as a text, and its probability."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

@@ -1,4 +1,4 @@
-"""Reads images with numpy and the standard library alone, and brings digits to one size and place."""
+"""Reads images with only numpy and the standard library, and normalizes the size and position of digits."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # of PNG's colour types: grey, RGB, grey an
 
 
 def decode(file):
-    """Bytes of a PNG (8 bit, not interlaced), PGM or PPM (binary) as an array of grey values from 0 to 1."""
+    """Returns a PNG (8 bit, not interlaced), PGM or PPM (binary) as an array of grey values from 0 to 1."""
     if file.startswith(b"\x89PNG\r\n\x1a\n"):
         return decode_png(file)
     if file[:2] in (b"P5", b"P6"):
@@ -104,7 +104,7 @@ def paeth(left, above, corner):
 
 
 def normalize(grey):
-    """The digit, light on dark, cut out and scaled to fit SIDE x SIDE with its proportions kept."""
+    """Returns the digit, light on dark, cropped and scaled to fit SIDE x SIDE with its proportions kept."""
     border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
     ink = np.abs(grey - np.median(border))
     if ink.max() < 0.1:
@@ -121,7 +121,7 @@ def normalize(grey):
 
 
 def resize(square, side):
-    """Averages over areas, which serves for larger and for smaller images."""
+    """Resizes by averages over areas, which works for larger and smaller images."""
     edges = np.linspace(0, len(square), side + 1)
     weights = np.clip(np.minimum(edges[1:, None], np.arange(1, len(square) + 1))
                       - np.maximum(edges[:-1, None], np.arange(len(square))), 0, None)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Image files (PNG or PGM/PPM) to what the classifier was trained on: the digit alone, 16 by 16, from 0 to 1."""
+"""Converts image files (PNG or PGM/PPM) to the classifier's input: only the digit, 16 by 16, from 0 to 1."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

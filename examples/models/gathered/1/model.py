@@ -1,4 +1,4 @@
-"""Calls the model add_sub once for each number, all calls at the same time, from a coroutine."""
+"""Calls the model add_sub once for each number, with all calls at the same time, from a coroutine."""
 
 import asyncio
 

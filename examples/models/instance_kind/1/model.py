@@ -1,4 +1,4 @@
-"""Says which of its instances answers, and where that one was told to run."""
+"""Returns the instance that handles the request, and its device."""
 
 import time
 
@@ -9,7 +9,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.name = args["model_instance_name"]
-        # CPU, or MODEL: then the model itself chooses a device.
+        # With CPU or MODEL, the model itself chooses a device.
         self.kind = args["model_instance_kind"]
 
     def execute(self, requests):

@@ -1,4 +1,4 @@
-"""Waits without holding anybody up, as a model does that asks another service: many requests wait at the same time."""
+"""Waits without blocking, as a model that calls another service: many requests wait at the same time."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ class TritonPythonModel:
         self.most = 0
 
     async def execute(self, requests):
-        # The next execute() begins as soon as this one waits.
+        # The next execute() begins once this one waits.
         await asyncio.gather(*[self.answer(request) for request in requests])
 
     async def answer(self, request):

@@ -1,4 +1,4 @@
-"""The mean of what each sequence has sent so far. The model itself keeps nothing: the server does."""
+"""The mean of all values of a sequence so far. The server keeps the state; the model keeps none."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

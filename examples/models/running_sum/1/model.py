@@ -1,4 +1,4 @@
-"""Adds up the values of each sequence. A sequence keeps its place in the batch, so its sum is found by that."""
+"""Adds up the values of each sequence. A sequence keeps its place in the batch, so the place selects its sum."""
 
 import json
 
@@ -18,7 +18,7 @@ class TritonPythonModel:
     def execute(self, requests):
         responses = []
         for place, request in enumerate(requests):
-            # A place whose sequence has sent nothing now has a request that nobody waits for.
+            # A sequence without a request now has a filler request in its place, whose response is dropped.
             if value_of(request, "READY"):
                 if value_of(request, "START"):
                     self.sums[place] = 0

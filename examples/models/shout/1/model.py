@@ -1,4 +1,4 @@
-"""Texts in upper case, and how many characters each has. Texts arrive as bytes in an object array."""
+"""Returns texts in upper case, and their lengths in characters. Texts arrive as bytes in an object array."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -12,7 +12,7 @@ class TritonPythonModel:
             try:
                 texts = [element.decode("utf-8") for element in elements]
             except UnicodeDecodeError as error:
-                # The error is this request's alone; others of the batch get their answers.
+                # Only this request fails; others of the batch get their responses.
                 wrong = pb_utils.TritonError(f"TEXT is not UTF-8: {error}", pb_utils.TritonError.INVALID_ARG)
                 responses.append(pb_utils.InferenceResponse(error=wrong))
                 continue

@@ -1,6 +1,6 @@
-"""Answers a number with the squares of 1 to that number, from a thread of its own for each request.
+"""Responds to a number with the squares of 1 to that number, from a separate thread for each request.
 
-execute returns at once, so the next requests come in while earlier ones are still being answered.
+execute() returns at once, so the next requests arrive while earlier ones still get responses.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""The median of what each sequence has sent so far. The model keeps the values itself, and gives and takes them."""
+"""The median of all values of a sequence so far. The model keeps the values itself, and can save and load them."""
 
 import bisect
 import json

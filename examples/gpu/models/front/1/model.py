@@ -1,4 +1,4 @@
-"""Brings a vector to the device, and has `join` make one of it and itself there: what goes to join and back does not leave the device."""
+"""Copies a vector to the device, and calls `join` to concatenate it with itself. Input and output of join stay on the device."""
 
 import device
 import numpy as np
@@ -26,6 +26,6 @@ class TritonPythonModel:
             return pb_utils.InferenceResponse(error=answer.error())
         joined = pb_utils.get_output_tensor_by_name(answer, "JOINED")
         on_device = np.array([not joined.is_cpu()])
-        # The answer goes to the client from where it is: the server has it copied there.
+        # The response is sent from device memory; the server copies it for the client.
         twice = pb_utils.Tensor.from_dlpack("TWICE", joined)
         return pb_utils.InferenceResponse([twice, pb_utils.Tensor("ANSWER_ON_DEVICE", on_device)])

@@ -18,5 +18,5 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("JOINED", joined)])
 
     def on_device(self, tensor):
-        # What a client sends is on the CPU; what another model has made on a device is there.
+        # A client's tensor is on the CPU; a tensor that another model made on a device is on that device.
         return device.Vector.of(tensor.as_numpy(), self.gpu) if tensor.is_cpu() else tensor

@@ -1,4 +1,4 @@
-"""Image files (JPEG, PNG, WebP, ...) -> what networks trained on ImageNet take, by OpenCV."""
+"""Converts image files (JPEG, PNG, WebP, ...) to inputs for networks trained on ImageNet, with OpenCV."""
 
 import cv2
 import numpy as np
@@ -10,15 +10,15 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 def pixels(file):
-    """The middle of an image, [3,224,224]; a ValueError when the bytes are no image."""
-    # As BGR, and turned the way that the camera was held; a PNG's transparency is dropped.
+    """Returns the middle of an image, [3,224,224]. Raises a ValueError if the bytes are not an image."""
+    # In BGR, rotated by the camera's orientation tag. A PNG's transparency is dropped.
     image = cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR) if file else None
     if image is None:
         raise ValueError("not an image that OpenCV can decode")
     height, width = image.shape[:2]
     scale = SHORTER / min(height, width)
     size = (max(SIDE, round(width * scale)), max(SIDE, round(height * scale)))
-    # INTER_AREA averages what falls into one pixel; for enlarging it would give blocks.
+    # INTER_AREA averages the pixels that fall into one; for enlarging it would give blocks.
     image = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
     left, top = (size[0] - SIDE) // 2, (size[1] - SIDE) // 2
     middle = cv2.cvtColor(image[top : top + SIDE, left : left + SIDE], cv2.COLOR_BGR2RGB)
@@ -27,7 +27,7 @@ def pixels(file):
 
 class TritonPythonModel:
     def initialize(self, args):
-        # One thread for each instance: instances are what runs beside one another.
+        # One thread per instance: several instances run in parallel instead.
         cv2.setNumThreads(1)
 
     def execute(self, requests):

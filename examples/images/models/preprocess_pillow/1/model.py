@@ -1,4 +1,4 @@
-"""Image files (JPEG, PNG, WebP, ...) -> what networks trained on ImageNet take, by Pillow."""
+"""Converts image files (JPEG, PNG, WebP, ...) to inputs for networks trained on ImageNet, with Pillow."""
 
 import io
 
@@ -12,12 +12,12 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 def pixels(file):
-    """The middle of an image, [3,224,224]; an OSError when the bytes are no image, or one that is too large."""
+    """Returns the middle of an image, [3,224,224]. Raises an OSError if the bytes are not an image, or it is too large."""
     try:
         image = Image.open(io.BytesIO(file))
-        # A JPEG is decoded at a half, a quarter or an eighth of its size where that is enough.
+        # A JPEG is decoded at a half, a quarter or an eighth of its size if that is enough.
         image.draft("RGB", (SHORTER, SHORTER))
-        # Turned the way that the camera was held; a PNG's transparency is dropped.
+        # Rotated by the camera's orientation tag. A PNG's transparency is dropped.
         image = ImageOps.exif_transpose(image).convert("RGB")
     except Image.DecompressionBombError as error:
         raise OSError(str(error)) from error

@@ -1,4 +1,4 @@
-"""A function that JAX compiles, once for each shape that comes."""
+"""A function that JAX compiles once for each input shape."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             logits = pb_utils.get_input_tensor_by_name(request, "LOGITS").as_numpy()
-            # JAX works on its own memory, so that numpy is the bridge in both directions.
+            # JAX has its own memory, so numpy converts in both directions.
             probabilities = np.asarray(softmax(jnp.asarray(logits)))
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("PROBABILITIES", probabilities)]))
         return responses

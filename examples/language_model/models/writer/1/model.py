@@ -1,9 +1,9 @@
-"""Writes a text on, a token for each response: what a language model does, with a network of a few thousand weights.
+"""Continues a text with one token per response: a language model with a network of a few thousand weights.
 
-PROMPT       the text to go on from; words that the network does not know are left out
-MAX_TOKENS   at most so many responses, 40 by default; the end of a sentence ends them before
-TEMPERATURE  0, the default: always the likeliest token; above: a choice by probability, the flatter the higher
-SEED         of these choices; the same seed, prompt and temperature give the same text
+PROMPT       The text to continue. Words that the network does not know are left out.
+MAX_TOKENS   The maximum number of responses, 40 by default. The end of a sentence ends them earlier.
+TEMPERATURE  With 0, the default, always the likeliest token. Above 0, a random choice; higher values make it more uniform.
+SEED         The seed of these choices. The same seed, prompt and temperature give the same text.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ class Network:
         self.ids = {token: index for index, token in enumerate(self.vocabulary)}
 
     def read(self, text):
-        """The last tokens of a text, as many as the network looks at."""
+        """Returns the last tokens of a text, as many as the network reads."""
         words = TOKEN.findall(" " + " ".join(text.split()))
         known = [self.ids[word] for word in words if word in self.ids]
         return ([0] * CONTEXT + known)[-CONTEXT:]
 
     def scores(self, context):
-        """The logarithm of each token's probability."""
+        """Returns the logarithm of each token's probability."""
         weights = self.weights
         hidden = np.tanh(weights["vectors"][context].ravel() @ weights["in"] + weights["in_bias"])
         scores = hidden @ weights["out"] + weights["out_bias"]
@@ -41,11 +41,11 @@ class Network:
     def choose(self, scores, temperature, random):
         if temperature == 0:
             return int(scores.argmax())
-        # Gumbel's trick: the largest of these is a choice by probability.
+        # Gumbel's trick: the position of the maximum is a random choice by probability.
         return int((scores / temperature + random.gumbel(size=len(scores))).argmax())
 
     def tokens(self, prompt, count, temperature, seed):
-        """(token, logarithm of its probability), one after the other."""
+        """Yields (token, logarithm of its probability)."""
         random = np.random.default_rng(seed)
         context = self.read(prompt)
         for _ in range(count):
@@ -67,7 +67,7 @@ class TritonPythonModel:
         self.network = Network(pathlib.Path(__file__).parent / "weights.npz")
 
     async def execute(self, requests):
-        # Requests overlap: each gives way after each token.
+        # Requests overlap: each yields control after each token.
         await asyncio.gather(*(self.write(request) for request in requests))
 
     async def write(self, request):

@@ -1,4 +1,4 @@
-"""Reads a picture with two networks that are served beside this model, by calls to them."""
+"""Reads a picture by calls to two networks that the same server serves."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Which class another model scores highest. What that gives on a GPU stays there."""
+"""Returns the class with another model's highest score. The scores stay on the GPU if they are there."""
 
 import torch
 import triton_python_backend_utils as pb_utils

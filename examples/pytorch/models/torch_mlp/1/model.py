@@ -1,5 +1,4 @@
-"""A small network in PyTorch, on the device of its instance. Tensors go in and out by DLPack, so that no bytes are copied on the
-way."""
+"""A small network in PyTorch, on the device of its instance. Tensors are passed by DLPack, without copying bytes."""
 
 import torch
 import triton_python_backend_utils as pb_utils
@@ -9,7 +8,7 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 class TritonPythonModel:
     def initialize(self, args):
         torch.manual_seed(7)
-        # One thread for each instance: instances are what runs beside one another.
+        # One thread per instance: several instances run in parallel instead.
         torch.set_num_threads(1)
         on_gpu = args["model_instance_kind"] == "GPU"
         self.device = f"cuda:{args['model_instance_device_id']}" if on_gpu else "cpu"

@@ -1,4 +1,4 @@
-"""Serves a pipeline that scikit-learn has trained: features in, the species and the probability of each out."""
+"""Serves a pipeline trained with scikit-learn: from features to the species and the probability of each."""
 
 import pathlib
 
@@ -9,7 +9,7 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
-        # Unpickling runs code: load files of your own only.
+        # Unpickling runs code, so load only your own files.
         self.pipeline = joblib.load(pathlib.Path(__file__).parent / "pipeline.joblib")
 
     def execute(self, requests):

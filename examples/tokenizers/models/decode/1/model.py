@@ -1,4 +1,4 @@
-"""The ids of tokens -> texts, without padding and the marks at both ends."""
+"""Converts token ids to texts, without padding and the marks at both ends."""
 
 import pathlib
 

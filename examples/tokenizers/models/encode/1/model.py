@@ -1,4 +1,4 @@
-"""Texts -> the ids of their tokens, as language models take them, and which of them are no padding."""
+"""Converts texts to token ids for language models, with a mask that excludes padding."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ class TritonPythonModel:
         return [self.encode(request) for request in requests]
 
     def encode(self, request):
-        # Rows of one request are padded to the longest of them, whatever other requests of the batch have.
+        # Rows of one request are padded to its longest row, independently of other requests in the batch.
         texts = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy()[:, 0]
         try:
             rows = self.tokenizer.encode_batch([text.decode() for text in texts])

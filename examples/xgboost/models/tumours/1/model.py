@@ -1,4 +1,4 @@
-"""Serves trees of XGBoost: the probability, and, where a request asks for it, what each measure adds to it."""
+"""Serves XGBoost trees: the probability and, if a request asks for it, the contribution of each measure."""
 
 import pathlib
 
@@ -9,7 +9,7 @@ import xgboost
 
 class TritonPythonModel:
     def initialize(self, args):
-        # One thread for each instance: instances are what runs beside one another.
+        # One thread per instance: several instances run in parallel instead.
         self.trees = xgboost.Booster({"nthread": 1}, model_file=pathlib.Path(__file__).parent / "trees.json")
 
     def execute(self, requests):
