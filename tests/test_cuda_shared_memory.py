@@ -168,7 +168,7 @@ def test_what_is_let_go_is_closed_when_the_client_hears_of_it(client, user, gpus
         client.raw.unregister_cuda_shared_memory("r")
         assert not open_memory(gpus, server)
     with closing_takes_a_while(gpus):
-        with client.fails("INVALID_ARG", contains="it is to have 41 bytes, and has 40"):
+        with client.fails("INVALID_ARG", contains="expected 41 bytes, got 40"):
             register(client, "r", user.handle(user.allocate(40)), 41)
         assert not open_memory(gpus, server)
 
@@ -189,7 +189,7 @@ def test_the_first_region_makes_a_context_and_the_last_ends_it(client, user, gpu
 @pytest.mark.parametrize(
     ("size", "gpu", "text"),
     [
-        (65, 0, "it is to have 65 bytes, and has 64"),
+        (65, 0, "expected 65 bytes, got 64"),
         (64, 1, "failed to open CUDA IPC handle: cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE (invalid argument)"),
         (64, 9, "there is no GPU 9"),
         (0, 0, "invalid args"),
@@ -403,7 +403,7 @@ def test_inputs_do_not_wait_for_a_device_that_hangs(hanging, gpus, user, functio
     # Only one device hangs, once.
     sent = np.ones(3, np.float32)
     np.testing.assert_array_equal(client.infer("identity", {"IN": sent}).as_numpy("OUT"), sent)
-    assert f"{HANGS}; what needs it fails until it does" in server.log
+    assert f"{HANGS}; requests that need it fail until it does" in server.log
     stalls = {series: value for series, value in server.metric_values().items() if "gpu_stalls" in series}
     assert stalls == {f'braid_gpu_stalls_total{{gpu_uuid="{uuid(number)}"}}': 1 - number for number in range(2)}
     gpus.hang()

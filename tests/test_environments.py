@@ -268,7 +268,7 @@ def hostile_archives(outside):
         ),
         "hardlink_later": (
             [({"name": "a", **hard, "linkname": "b"}, b"")],
-            "entry 'a': it is a hard link to 'b', which is no file of the archive before it",
+            "entry 'a': it is a hard link to 'b', which is not an earlier file of the archive",
         ),
         "hardlink_dots": (
             [({"name": "a", **hard, "linkname": "../../mine"}, b"")],
@@ -358,7 +358,7 @@ def test_folder_without_interpreter(explicit, tmp_path):
     (env / "bin" / "python3").symlink_to("/nowhere/python3.12")
     text = (
         f"the Python environment '{env}' has no interpreter: neither bin/python3 nor bin/python is a program; "
-        f"'{env}/bin/python3' is a link to '/nowhere/python3.12', which is no program on this machine"
+        f"'{env}/bin/python3' is a link to '/nowhere/python3.12', which is not a program on this machine"
     )
     fails(*explicit, "no_interpreter", env, text)
 

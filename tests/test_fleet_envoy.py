@@ -71,7 +71,7 @@ def test_the_examples_are_what_it_writes(name):
         ([], "--endpoints or --dns must say where the servers are"),
         (["--endpoints", "a"], "no server says which models have sequences"),
         (["--endpoints", "a:1"], "a:1: Envoy needs the port of gRPC too"),
-        (["--endpoints", "a:1:2:3:4"], "'a:1:2:3:4' is no endpoint"),
+        (["--endpoints", "a:1:2:3:4"], "'a:1:2:3:4' is not an endpoint"),
         (["--endpoints", ADDRESSES, "--listen-http", "nowhere"], "--listen-http 'nowhere'"),
         (["--endpoints", ADDRESSES, "--cert", "c"], "--cert and --key go together"),
     ],

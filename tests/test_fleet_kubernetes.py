@@ -185,7 +185,7 @@ def test_what_is_missing_is_named(kubernetes, certificates, tmp_path):
     assert fault(KUBERNETES_SERVICE_HOST="") == (
         "kubernetes:// is for processes in a pod: the environment has no KUBERNETES_SERVICE_HOST"
     )
-    assert fault(KUBERNETES_SERVICE_PORT="https") == "KUBERNETES_SERVICE_PORT is 'https', which is no port"
+    assert fault(KUBERNETES_SERVICE_PORT="https") == "KUBERNETES_SERVICE_PORT is 'https', which is not a port"
     assert "cannot connect to localhost:1: " in fault(KUBERNETES_SERVICE_PORT="1")
     (kubernetes.account / "token").write_text("of somebody else")
     assert fault() == (

@@ -252,8 +252,8 @@ def test_arrays_that_are_no_tensors_are_refused(client):
     assert ask(client, "wrong") == [
         "it has no 'data'",
         "it has no 'shape'",
-        "its 'typestr' is none of a tensor's types",
-        "its 'typestr' is none of a tensor's types",
+        "its 'typestr' is not a type of tensors",
+        "its 'typestr' is not a type of tensors",
         "only contiguous arrays that are stored in C-Order are supported",
         f"it has an impossible shape [{1 << 62},8]",
         "cuPointerGetAttribute: CUDA_ERROR_INVALID_VALUE (invalid argument)",

@@ -492,7 +492,7 @@ def test_a_model_can_ask_for_more_and_not_for_less(repository, serve):
         "'none' is less than the server's 'basic'; only --worker-isolation=less=none can lower it"
         in index["less"]["reason"]
     )
-    assert "'severe' is no level of isolation: none, basic, strict or separate" in index["wrong"]["reason"]
+    assert "'severe' is not a level of isolation: none, basic, strict or separate" in index["wrong"]["reason"]
 
 
 FACTS = (
@@ -950,10 +950,10 @@ def test_the_start_says_what_holds(hostile):
 
 def test_wrong_options_are_refused(repository):
     for option, text in (
-        ("--worker-isolation=severe", "'severe' is no level of isolation: none, basic, strict or separate"),
+        ("--worker-isolation=severe", "'severe' is not a level of isolation: none, basic, strict or separate"),
         ("--worker-isolation==basic", "names no model before the '='"),
-        ("--worker-path=relative", "'relative' is no absolute path"),
-        ("--worker-env=A=B", "'A' is to be the name of a variable alone"),
+        ("--worker-path=relative", "'relative' is not an absolute path"),
+        ("--worker-env=A=B", "'A' must be the name of a variable alone"),
         ("--worker-user-ids=5-4", "out of range 5 to"),
     ):
         done = subprocess.run([BINARY, "serve", repository.path, option], capture_output=True, text=True, timeout=60)

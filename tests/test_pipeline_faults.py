@@ -78,7 +78,7 @@ def definitions():
         ),
         "not_connected": (pipeline("", [changed(first, inputs=[])]), "leaves an input of a node unconnected"),
         "cycle": (pipeline("", loop), "contains a cycle"),
-        "unused": (pipeline("", [first, second], source="a"), "whose results nobody uses"),
+        "unused": (pipeline("", [first, second], source="a"), "whose results are not used"),
         "shape": (pipeline("", [first, wide]), "Invalid input shape"),
         "precision": (pipeline("", [first, precise]), "Invalid input precision"),
         "few_dimensions": (pipeline("", [flat]), "Not enough dimensions"),
@@ -87,7 +87,7 @@ def definitions():
             pipeline("", [first, changed(second, gather_from_node="z")]), "gathers from a node that does not exist"
         ),
         "gather_nothing": (
-            pipeline("", [first, changed(second, gather_from_node="a")]), "gathers from a node that is no demultiplexer"
+            pipeline("", [first, changed(second, gather_from_node="a")]), "gathers from a node that is not a demultiplexer"
         ),
         "no_library": (pipeline("", [custom_node("a", library="nobody")]), "library"),
         "unfinished": (pipeline("", [custom_node("a", library="unfinished")]), "library"),

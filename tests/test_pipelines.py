@@ -193,7 +193,7 @@ def test_a_broken_pipeline_is_known_and_says_why(server, client):
     for text in [
         "pipeline 'broken', node 'a', input 'x': takes 'nothing', which is not among the pipeline's inputs",
         "(pipeline 'broken', node 'b')",
-        "pipeline 'broken', output 'out': takes 'none', which is no alias among the outputs of node 'b'",
+        "pipeline 'broken', output 'out': takes 'none', which is not an alias among the outputs of node 'b'",
     ]:
         server.wait_for_log(text.replace("(", r"\(").replace(")", r"\)"))
 

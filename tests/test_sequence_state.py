@@ -113,7 +113,7 @@ def test_a_changed_model_drops_sequences(setting):
         setting.ask(server, 5, 1, start=True)
     setting.change_model()
     with setting.serve_keeping() as server:
-        server.wait_for_log("'sum' version 1: 1 sequence dropped: what was saved is of another model")
+        server.wait_for_log("'sum' version 1: 1 sequence dropped: they were saved by another model")
         setting.assert_missing(server, 1)
     assert setting.file(".other-model").exists()
     assert not setting.file().exists()

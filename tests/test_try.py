@@ -148,14 +148,14 @@ def test_a_file_for_numbers_is_read_as_numbers(server, tmp_path, protocol, name,
 
 def test_a_file_for_numbers_that_holds_none_is_refused(server, tmp_path):
     for content, why in [
-        (b"1 two 3", "7 bytes are no whole number of INT64"),
+        (b"1 two 3", "7 bytes are not a whole number of INT64"),
         (bytes(24), "IN of shape [1,2] has 2 elements, and not 3"),
     ]:
         (tmp_path / "file").write_bytes(content)
         refused = attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/file")
         assert refused.returncode == 2
         assert refused.stderr == (
-            f"braid try: -d IN: {tmp_path}/file: it is no image, no .npy, no text of numbers, and as bytes of INT64 does "
+            f"braid try: -d IN: {tmp_path}/file: it is not an image, a .npy or a text of numbers, and as bytes of INT64 does "
             f"not fit: {why}\n"
         )
     # A server decodes the bytes of an image.

@@ -83,7 +83,7 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->check(CLI::Range(1, 4096));
   app.add_option(
          "--rate", options->rate,
-         "open load: requests a second on average, which come at random whatever becomes of others; a "
+         "open load: requests a second on average, which come at random without waiting for others; a "
          "latency begins when its request was to be sent; grpc and http")
       ->check(CLI::Range(0.001, 1e7));
   app.add_option("--threads", options->threads, "threads of the generator")->check(CLI::Range(1, 64));

@@ -81,7 +81,7 @@ Result<InputTensor> MakeInput(std::string_view specification, int index, size_t 
     tensor.data = Strings(elements, bytes_length);
   } else {
     return InvalidArgumentError("datatype " + tensor.datatype +
-                                " is none of FP32, FP64, INT32, INT64, UINT8, BYTES");
+                                " is not one of FP32, FP64, INT32, INT64, UINT8, BYTES");
   }
   return tensor;
 }

@@ -21,8 +21,8 @@ namespace braid {
 // Guarded by its owner's mutex.
 class SerialDelivery {
  public:
-  // The turn, for the rest of a block, unless a thread has it. Begins and ends with the mutex held; what a call
-  // throws ends it as well.
+  // The turn, for the rest of a block, unless a thread has it. Created and destroyed with the mutex held. An
+  // exception ends it too.
   class Turn {
    public:
     explicit Turn(SerialDelivery& delivery) : delivery_(delivery.taken_ ? nullptr : &delivery) {

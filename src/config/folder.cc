@@ -46,7 +46,7 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
 
 Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags, uint64_t resolve) const {
   if (relative_path.size() > kMaxPathBytes || relative_path.find('\0') != std::string::npos) {
-    return NotFoundError("failed to open a path that is no path");
+    return NotFoundError("failed to open: not a path");
   }
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);

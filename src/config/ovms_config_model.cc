@@ -95,7 +95,7 @@ class ModelReader {
     ReadNumbers("mean", model_.mean);
     ReadNumbers("scale", model_.scale);
     if (std::find(model_.scale.begin(), model_.scale.end(), 0.0) != model_.scale.end()) {
-      own_.Add(object_.PathOf("scale"), "a scale of 0 is none: values are divided by it");
+      own_.Add(object_.PathOf("scale"), "a scale of 0 is invalid: values are divided by it");
     }
     if (const auto text = object_.Text("color_format")) {
       auto format = ParseOvmsColorFormat(*text);

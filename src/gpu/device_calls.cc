@@ -70,7 +70,7 @@ Status DeviceCalls::Run(std::function<Status()> call) {
   state_->hangs_since_ns = since_ns;
   ++state_->stalls;
   if (state_->log != nullptr)
-    BRAID_LOG_ERROR(*state_->log, "{}; what needs it fails until it does", hangs.message());
+    BRAID_LOG_ERROR(*state_->log, "{}; requests that need it fail until it does", hangs.message());
   return hangs;
 }
 

@@ -50,7 +50,7 @@ Result<Parsed> Parse(std::string_view text) {
       const std::optional<int> index = ParseIndex(rest.substr(index_at + 1));
       if (!index) {
         return InvalidArgumentError(std::string("'").append(text).append(
-            "' has an index that is no number; expected 'name', 'TAG:name' or 'TAG:INDEX:name'"));
+            "' has an index that is not a number; expected 'name', 'TAG:name' or 'TAG:INDEX:name'"));
       }
       parsed.port.index = *index;
       parsed.has_index = true;

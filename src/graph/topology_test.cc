@@ -81,7 +81,7 @@ TEST_F(TopologyTest, NamesAreChecked) {
   EXPECT_THAT(Faults(R"(input_stream: "in" node { name: "n" calculator: "Any" input_stream: "tag:in" })"),
               HasSubstr("node 'n': input_stream: 'tag:in' has a tag that is not of [A-Z_][A-Z0-9_]*"));
   EXPECT_THAT(Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "T:x:in" })"),
-              HasSubstr("'T:x:in' has an index that is no number"));
+              HasSubstr("'T:x:in' has an index that is not a number"));
   EXPECT_THAT(Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "T:1:in" })"),
               HasSubstr("T:1 is there, but T:0 is not"));
   EXPECT_THAT(
@@ -216,8 +216,9 @@ TEST_F(TopologyTest, HandlersAndTheirOptions) {
   EXPECT_EQ(Faults(Graph(Handler("SyncSet", "sync_set { tag_index: \":0\" }"))), "none");
   EXPECT_THAT(
       Faults(Graph(Handler("SyncSet", "sync_set { tag_index: \"LOOPBACK:0\" }"))),
-      HasSubstr("node 'Pass': sync_set of SyncSetInputStreamHandler: tag_index 'LOOPBACK:0' is no input of "
-                "the node"));
+      HasSubstr(
+          "node 'Pass': sync_set of SyncSetInputStreamHandler: tag_index 'LOOPBACK:0' is not an input of "
+          "the node"));
   EXPECT_THAT(
       Faults(Graph(Handler("SyncSet", "sync_set { tag_index: \":0\" } sync_set { tag_index: \":0\" }"))),
       HasSubstr("tag_index ':0' is there twice"));

@@ -87,7 +87,7 @@ void JoinSame(const TopologyNode& node, const NodePorts& from, const NodePorts& 
     const int input = type->same_as();
     if (input < 0 || input >= from.ports.size()) {
       faults.push_back(NodeText(node) + ": " + PortText(side.kind, side.ports[port]) +
-                       " is to have the type of input " + std::to_string(input) + ", which is not there");
+                       " must have the type of input " + std::to_string(input) + ", which is not there");
       continue;
     }
     const int other = from.members[static_cast<size_t>(input)];

@@ -124,7 +124,7 @@ TEST(AskHttp, SaysWhyThereIsNoAnswer) {
     ReadUntil(fd, "\r\n\r\n");
     Write(fd, "220 of another kind\r\n\r\n");
   });
-  EXPECT_EQ(other.Ask(question), "what answers does not speak HTTP/1.1");
+  EXPECT_EQ(other.Ask(question), "the server does not speak HTTP/1.1");
 }
 
 TEST(HttpHead, IsReadWhenItIsWhole) {

@@ -32,7 +32,7 @@ Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
   HttpHead head;
   head.head_bytes = end + 4;
   if (!lines.starts_with("HTTP/1.") || lines.size() < 14)
-    return InternalError("what answers does not speak HTTP/1.1");
+    return InternalError("the server does not speak HTTP/1.1");
   std::from_chars(lines.data() + 9, lines.data() + 12, head.status);
   bool has_length = false;
   for (size_t at = lines.find("\r\n") + 2; at < lines.size();) {

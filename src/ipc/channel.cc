@@ -77,7 +77,7 @@ Result<UniqueFd> ReceiveDescriptor(int socket, bool wait, SegmentNote& note) {
   if (descriptors == 0 && (message.msg_flags & MSG_CTRUNC) != 0)
     return UnavailableError("no descriptor is left for a peer's segment; raise the limit of open files");
   if (length != sizeof(note) || descriptors != 1 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-    return InvalidArgumentError("the peer sent something that is no segment");
+    return InvalidArgumentError("the peer sent something that is not a segment");
   return fd;
 }
 

@@ -71,7 +71,7 @@ Result<std::shared_ptr<Segment>> Segment::Import(uint32_t id, UniqueFd fd, size_
   // Memory of huge pages can have these seals too, but cannot be mapped or unmapped by ordinary pages.
   struct statfs kind {};
   if (fstatfs(fd.get(), &kind) != 0) return ErrnoError("fstatfs", errno);
-  if (kind.f_type != TMPFS_MAGIC) return InvalidArgumentError("a peer's segment is no ordinary memfd");
+  if (kind.f_type != TMPFS_MAGIC) return InvalidArgumentError("a peer's segment is not an ordinary memfd");
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) return ErrnoError("fstat", errno);
   if (size == 0 || info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {

@@ -125,7 +125,7 @@ Status PrepareCgroups(const std::string& folder, const std::vector<CgroupSetting
     struct statfs info {};
     if (::statfs(folder.c_str(), &info) != 0)
       return FailedPreconditionError(ErrnoError("the folder", errno).message());
-    if (info.f_type != CGROUP2_SUPER_MAGIC) return FailedPreconditionError("it is no folder of cgroup v2");
+    if (info.f_type != CGROUP2_SUPER_MAGIC) return FailedPreconditionError("it is not a folder of cgroup v2");
     BRAID_RETURN_IF_ERROR(CheckControllers(folder, settings));
     RemoveAbandoned(folder);
     BRAID_RETURN_IF_ERROR(LeaveTo(folder));

@@ -175,10 +175,10 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
     for (const Dag::Port& port : dag->nodes()[i].outputs) {
       if (!unused(port.tensor)) continue;
       field = place + ".output_map[" + port.name + "]";
-      return InvalidArgumentError("tensor '" + dag->tensors()[port.tensor].name + "' of step " +
-                                  nodes[i].name +
-                                  " is no output of the ensemble, and no step uses it; leave it out of the "
-                                  "'output_map'");
+      return InvalidArgumentError(
+          "tensor '" + dag->tensors()[port.tensor].name + "' of step " + nodes[i].name +
+          " is not an output of the ensemble, and no step uses it; leave it out of the "
+          "'output_map'");
     }
     const int64_t most = models[i]->max_batch_size;
     if (most == 0 || ensemble.max_batch_size <= most) continue;

@@ -759,10 +759,11 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
             "in ensemble 'e', step 'a' (number 1) must specify 'input_map'");
   EXPECT_EQ(fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } }"),
             "in ensemble 'e', step 'a' (number 1) must specify 'output_map'");
-  EXPECT_EQ(fault(StepText("a", "X", "T") + StepText("b", "X", "Y")),
-            "in ensemble 'e', tensor 'T' of step 'a' (number 1) is no output of the ensemble, and no step "
-            "uses it; leave "
-            "it out of the 'output_map'");
+  EXPECT_EQ(
+      fault(StepText("a", "X", "T") + StepText("b", "X", "Y")),
+      "in ensemble 'e', tensor 'T' of step 'a' (number 1) is not an output of the ensemble, and no step "
+      "uses it; leave "
+      "it out of the 'output_map'");
   EXPECT_EQ(Make(StepText("a", "X", "Y"), {"Y"}, {"X", "W"}).status().message(),
             "in ensemble 'e', input 'W' is used by no step");
   ServableInfo large = EnsembleInfo(StepText("few", "X", "Y"));

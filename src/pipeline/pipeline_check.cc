@@ -41,9 +41,9 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
   const PipelineNode& node = definition.nodes()[*index];
   const OvmsNodeOutput* output = FindAlias(node.config, source.data_item);
   if (output == nullptr) {
-    faults.Add(
-        Fault::kPipelineMissingDataSource, where,
-        "takes " + Quoted(source.data_item) + ", which is no alias among the outputs of " + NodeText(node));
+    faults.Add(Fault::kPipelineMissingDataSource, where,
+               "takes " + Quoted(source.data_item) + ", which is not an alias among the outputs of " +
+                   NodeText(node));
     return false;
   }
   if (!node.known) return true;

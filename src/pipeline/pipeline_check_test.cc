@@ -174,9 +174,9 @@ TEST_F(PipelineCheck, Sources) {
               "pipeline 'p', node 'b', input 'IN': takes its data from 'response'");
   ExpectFault(with_a(fault("request/none")), Fault::kPipelineMissingDataSource,
               "pipeline 'p', node 'b', input 'IN': takes 'none', which is not among the pipeline's inputs");
-  ExpectFault(
-      fault("a/none"), Fault::kPipelineMissingDataSource,
-      "pipeline 'p', node 'b', input 'IN': takes 'none', which is no alias among the outputs of node 'a'");
+  ExpectFault(fault("a/none"), Fault::kPipelineMissingDataSource,
+              "pipeline 'p', node 'b', input 'IN': takes 'none', which is not an alias among the outputs of "
+              "node 'a'");
   auto entry = fault("a/y");
   entry.nodes[0].outputs = {{"NONE", "y"}};
   ExpectFault(
@@ -184,8 +184,9 @@ TEST_F(PipelineCheck, Sources) {
       "pipeline 'p', node 'b', input 'IN': takes 'y', for which node 'a' names output 'NONE'; there is "
       "none of that name");
   // The same holds for outputs of the pipeline.
-  ExpectFault(Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), Fault::kPipelineMissingDataSource,
-              "pipeline 'p', output 'out': takes 'none', which is no alias among the outputs of node 'a'");
+  ExpectFault(
+      Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), Fault::kPipelineMissingDataSource,
+      "pipeline 'p', output 'out': takes 'none', which is not an alias among the outputs of node 'a'");
   ExpectFault(Entry({"x"}, {"out=a/y", "out=a/y"}, {Vector("a", "request/x")}),
               Fault::kPipelineInputConnectedTwice, "pipeline 'p', output 'out'");
 }

@@ -151,7 +151,7 @@ Result<StateStore::Taken> TakenIn(const Result<RedisReply>& reply) {
   taken.before = *before;
   if (list[3].text.empty()) return taken;
   auto states = DecodeSequenceRecord(list[3].text);
-  if (!states.ok()) return InternalError("what it has cannot be read: " + states.status().message());
+  if (!states.ok()) return InternalError("its data cannot be read: " + states.status().message());
   taken.states = std::move(states).value();
   return taken;
 }

@@ -19,7 +19,7 @@ Status ReadDatabase(std::string_view text, RedisUrl& url) {
   if (error == std::errc() && end == text.data() + text.size() && url.database >= 0 && url.database < 65536) {
     return OkStatus();
   }
-  return InvalidArgumentError("the database is no number: " + std::string(kForms));
+  return InvalidArgumentError("the database is not a number: " + std::string(kForms));
 }
 
 Result<RedisUrl> ReadSocketPath(std::string_view text) {

@@ -58,8 +58,8 @@ TEST(RedisUrlTest, RefusesOthersWithoutShowingThem) {
     EXPECT_THAT(why(text), Not(HasSubstr("secret"))) << text;
   }
   EXPECT_THAT(why("http://h"), HasSubstr("the scheme is not known"));
-  EXPECT_THAT(why("redis://h/x"), HasSubstr("the database is no number"));
-  EXPECT_THAT(why("redis://h/-1"), HasSubstr("the database is no number"));
+  EXPECT_THAT(why("redis://h/x"), HasSubstr("the database is not a number"));
+  EXPECT_THAT(why("redis://h/-1"), HasSubstr("the database is not a number"));
   EXPECT_THAT(why("redis://"), HasSubstr("it names no host"));
   EXPECT_THAT(why("redis://h:port"), HasSubstr("it names no host"));
   EXPECT_THAT(why("redis:///path"), HasSubstr("no"));

@@ -283,7 +283,7 @@ Status ReadSequence(Reader& reader, SavedSequence& sequence) {
 Status ReadHead(Reader& reader) {
   std::string magic(kMagic.size(), '\0');
   BRAID_RETURN_IF_ERROR(reader.Bytes(magic.data(), magic.size(), "its head"));
-  if (magic != kMagic) return Damaged("it is no file of sequences");
+  if (magic != kMagic) return Damaged("it is not a file of sequences");
   uint32_t format = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(format, "its head"));
   if (format == kSequenceFileFormat) return OkStatus();

@@ -125,7 +125,7 @@ void SequenceVault::RestoreFromFile(Entry& entry) {
   const size_t count = read->sequences.size();
   if (read->identity != entry.keeper.identity()) {
     BRAID_LOG_WARNING(log_,
-                      "{}: {} dropped: what was saved is of another model (its files or states have changed)",
+                      "{}: {} dropped: they were saved by another model (its files or states have changed)",
                       entry.who, Count(count));
     SetAside(entry, kOtherModel);
     return;
@@ -233,7 +233,7 @@ void SequenceVault::Settle(const Key& key) {
       const MutexUnlock unlock(mutex_);
       const size_t count = saved.sequences.size();
       if (Status written = in_file ? OkStatus() : Write(*last, std::move(saved)); !written.ok()) {
-        BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; what was saved before stays", last->who,
+        BRAID_LOG_ERROR(log_, "{}: {} cannot be saved to {}: {}; the earlier save stays", last->who,
                         Count(count), PlaceOf(*last), written.message());
       } else if (count > 0) {
         BRAID_LOG_INFO(log_, "{}: {} saved", last->who, Count(count));
@@ -360,8 +360,8 @@ void SequenceVault::SaveIfChanged(Entry& entry) {
     entry.saved_changes = changes;
     if (failed_before) BRAID_LOG_INFO(log_, "{}: its sequences are saved again", entry.who);
   } else if (!failed_before) {
-    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be saved to {}: {}; what was saved before stays",
-                    entry.who, PlaceOf(entry), written.message());
+    BRAID_LOG_ERROR(log_, "{}: its sequences cannot be saved to {}: {}; the earlier save stays", entry.who,
+                    PlaceOf(entry), written.message());
   }
 }
 

@@ -179,7 +179,7 @@ TEST_F(SequenceVaultTest, SequencesOfAnotherModelAreSetAside) {
   EXPECT_FALSE(other->keeper.holding());
   EXPECT_FALSE(Exists(File()));
   EXPECT_TRUE(Exists(File(".other-model")));
-  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence dropped: what was saved is of another model"));
+  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence dropped: they were saved by another model"));
 }
 
 TEST_F(SequenceVaultTest, ADamagedFileIsReportedAndSetAside) {
@@ -314,7 +314,7 @@ TEST_F(SequenceVaultTest, AFinalSaveThatFailsSaysWhatIsLost) {
   std::filesystem::create_directory(scratch_ / "states/.m.1.sequences.tmp");
   vault_->Leave(*servable);
   EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence cannot be saved to " + File() +
-                               ": create: File exists; what was saved before stays"));
+                               ": create: File exists; the earlier save stays"));
 }
 
 TEST_F(SequenceVaultTest, WhatIsNotWrittenByTheDeadlineIsGivenUp) {
@@ -323,7 +323,7 @@ TEST_F(SequenceVaultTest, WhatIsNotWrittenByTheDeadlineIsGivenUp) {
   servable->keeper.Set(uint64_t{1}, 12);
   vault_->BeginShutdown(SteadyNowNs() - 1);
   vault_->Leave(*servable);
-  EXPECT_THAT(Log(), HasSubstr("cannot be saved to " + File() + ": it took too long; what was saved before"));
+  EXPECT_THAT(Log(), HasSubstr("cannot be saved to " + File() + ": it took too long; the earlier save"));
   EXPECT_TRUE(vault_->Shutdown(SteadyNowNs()).ok());
   Open();
   EXPECT_EQ(Enter()->keeper.sums(), (Sums{{uint64_t{1}, 11}}));

@@ -30,7 +30,7 @@ inline Result<bool> ToBool(std::string_view text) {
   std::string lower = Lower(text);
   if (lower == "true" || lower == "1") return true;
   if (lower == "false" || lower == "0") return false;
-  return InvalidArgumentError(fmt::format("'{}' is no boolean (true, false, 1 or 0)", text));
+  return InvalidArgumentError(fmt::format("'{}' is not a boolean (true, false, 1 or 0)", text));
 }
 
 template <class T>
@@ -38,7 +38,7 @@ Result<T> ToNumber(std::string_view text, T low, T high) {
   T number{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    return InvalidArgumentError(fmt::format("'{}' is no whole number", text));
+    return InvalidArgumentError(fmt::format("'{}' is not a whole number", text));
   }
   if (error != std::errc() || number < low || number > high) {
     return InvalidArgumentError(high == std::numeric_limits<T>::max()

@@ -127,7 +127,7 @@ Status SetChannelArguments(ServerOptions& options, std::string_view text) {
     if (found == std::end(kChannelArguments)) {
       std::vector<std::string_view> names;
       for (const ChannelArgument& argument : kChannelArguments) names.push_back(argument.name);
-      return InvalidArgumentError(fmt::format("'{}' is no channel argument of this server; these are: {}",
+      return InvalidArgumentError(fmt::format("'{}' is not a channel argument of this server; it has: {}",
                                               one.substr(0, equals), fmt::join(names, ", ")));
     }
     if (Status set = found->set(options, one.substr(equals + 1)); !set.ok()) {
@@ -171,9 +171,9 @@ constexpr OptionSpec kTable[] = {
     Works("model_path", "DIR", Group::kOvms, ModelSetting<"model_path">(),
           "The folder of its version folders"),
     Works("port", "PORT", Group::kOvms, PortOrOff<Grpc<&G::port>, &O::allow_grpc, "grpc-port">(),
-          "The port that gRPC listens on; 0 is no gRPC"),
+          "The port that gRPC listens on; 0: gRPC is off"),
     Works("rest_port", "PORT", Group::kOvms, PortOrOff<Http<&H::port>, &O::allow_http, "http-port">(),
-          "The port that REST listens on; 0 is no REST"),
+          "The port that REST listens on; 0: REST is off"),
     Works("grpc_bind_address", "ADDR", Group::kOvms, Address<Grpc<&G::address>, "grpc-address">(),
           "The same as --grpc-address"),
     Works("rest_bind_address", "ADDR", Group::kOvms, Address<Http<&H::address>, "http-address">(),
@@ -200,9 +200,9 @@ constexpr OptionSpec kTable[] = {
     Works("precision", "TYPE", Group::kOvms, ModelSetting<"precision">(),
           "Of the one model: the type of its inputs, FP32, or JSON by tensor"),
     Works("mean", "M", Group::kOvms, ModelSetting<"mean">(),
-          "Of the one model: what is subtracted from its input, one number or [r,g,b]"),
+          "Of the one model: subtracted from its input, one number or [r,g,b]"),
     Works("scale", "S", Group::kOvms, ModelSetting<"scale">(),
-          "Of the one model: what its input is divided by, one number or [r,g,b]"),
+          "Of the one model: the divisor of its input, one number or [r,g,b]"),
     Works("color_format", "C:M", Group::kOvms, ModelSetting<"color_format">(),
           "Of the one model: the client's order of colors and the model's, BGR:RGB"),
     Works(
@@ -211,7 +211,7 @@ constexpr OptionSpec kTable[] = {
     Works("nireq", "N", Group::kOvms, ModelSetting<"nireq">(),
           "Of the one model: inferences at the same time; 0 as the device finds best"),
     Works("target_device", "DEVICE", Group::kOvms, ModelSetting<"target_device">(),
-          "Of the one model: what it runs on, CPU if not given"),
+          "Of the one model: its device, CPU if not given"),
     Works("plugin_config", "JSON", Group::kOvms, ModelSetting<"plugin_config">(),
           R"(Of the one model: properties of the device, {"PERFORMANCE_HINT": "LATENCY"})"),
     Works("stateful", "", Group::kOvms, ModelSetting<"stateful">(), "Of the one model: it has state"),
@@ -221,9 +221,9 @@ constexpr OptionSpec kTable[] = {
           "Of the one stateful model: its loops are taken apart"),
     Works("max_sequence_number", "N", Group::kOvms, ModelSetting<"max_sequence_number">(),
           "Of the one stateful model: sequences at the same time"),
-    Works(
-        kCleanerMinutes, "N", Group::kOvms, {SetCleanerMinutes, ShowCleanerMinutes},
-        "Minutes between two looks for sequences that nobody uses, which end at the second look; 0 for none"),
+    Works(kCleanerMinutes, "N", Group::kOvms, {SetCleanerMinutes, ShowCleanerMinutes},
+          "Minutes between two scans for idle sequences; a sequence that is idle in two scans ends; 0: no "
+          "scans"),
     Works(kCleanerSeconds, "N", Group::kOvms, Int<&O::sequence_cleaner_poll_wait_seconds, 0, 1000000000>(),
           "The same in seconds"),
     Works("cache_dir", "DIR", Group::kOvms, Text<&O::cache_dir>(), "Where compiled models are kept"),

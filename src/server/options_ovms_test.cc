@@ -109,9 +109,9 @@ TEST(OvmsOptions, ChannelArgumentsAreOptionsByTheirOtherNames) {
   EXPECT_EQ(options.grpc.max_input_bytes, 77u);
   EXPECT_THAT(
       Parse({"--config_path=c", "--grpc_channel_arguments=x=y"}).err,
-      HasSubstr("'x' is no channel argument of this server; these are: grpc.max_receive_message_length, "));
+      HasSubstr("'x' is not a channel argument of this server; it has: grpc.max_receive_message_length, "));
   EXPECT_THAT(Parse({"--config_path=c", "--grpc_channel_arguments=grpc.keepalive_time_ms=soon"}).err,
-              HasSubstr("grpc.keepalive_time_ms: 'soon' is no whole number"));
+              HasSubstr("grpc.keepalive_time_ms: 'soon' is not a whole number"));
 }
 
 TEST(OvmsOptions, SaysWhatIsWrongAndExitsAsAUsageError) {

@@ -39,7 +39,7 @@ Result<PythonChoice> ResolvePython(const ServerOptions& options) {
       return PythonChoice{*found, "--python"};
     }
     return NotFoundError(fmt::format(
-        "--python {} is no program; give the path of a Python 3.11 or newer, such as /usr/bin/python3",
+        "--python {} is not a program; give the path of a Python 3.11 or newer, such as /usr/bin/python3",
         options.workers.python));
   }
   if (!environment.virtual_env.empty()) {

@@ -107,7 +107,7 @@ Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find('=') != std::string_view::npos) {
     // The text after '=' may be a secret.
     return InvalidArgumentError(fmt::format(
-        "'{}' is to be the name of a variable alone; its value is that of the server's environment",
+        "'{}' must be the name of a variable alone; its value comes from the server's environment",
         text.substr(0, text.find('='))));
   }
   options.workers.isolation.variables.emplace_back(text);
@@ -124,7 +124,7 @@ Status AddWorkerPath(ServerOptions& options, std::string_view text) {
   LandlockPath path{std::string(text), text.ends_with(kWrite)};
   if (path.writable) path.path.resize(text.size() - kWrite.size());
   if (!path.path.starts_with('/')) {
-    return InvalidArgumentError(fmt::format("'{}' is no absolute path", path.path));
+    return InvalidArgumentError(fmt::format("'{}' is not an absolute path", path.path));
   }
   options.workers.isolation.paths.push_back(std::move(path));
   return OkStatus();
@@ -380,7 +380,7 @@ Status SetLeastCapability(ServerOptions& options, std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
-    return InvalidArgumentError(fmt::format("'{}' is no compute capability, as 6.0 is one", text));
+    return InvalidArgumentError(fmt::format("'{}' is not a compute capability such as 6.0", text));
   options.min_supported_compute_capability = number;
   return OkStatus();
 }
@@ -453,15 +453,14 @@ constexpr std::string_view kFalse = "false|0";
 const OptionSpec kOptionTable[] = {
     // Models
     WorksMany("model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
-              "A folder of models; also --model-store, or DIR as an argument of its own"),
+              "A folder of models; also --model-store, or DIR as an argument"),
     Works("model-control-mode", "MODE", Group::kModels, OneOf<Folders<&F::control_mode>, kControlModes>(),
-          "Which models are served: none (all, from start to end), poll (all, and the folders are looked at "
-          "again), "
-          "explicit (those that are asked for)"),
+          "Which models are served: none (all, loaded once at start), poll (all, and the folders are polled "
+          "for changes), explicit (those that --load-model or a client names)"),
     WorksMany("load-model", "NAME", Group::kModels, List<Folders<&F::startup_models>>(),
               "In explicit mode, a model to load at start; '*' alone for all"),
     Works("repository-poll-secs", "N", Group::kModels, Int<Folders<&F::poll_seconds>, 1, 1000000000>(),
-          "In poll mode, seconds between two looks at the folders"),
+          "In poll mode, seconds between two polls of the folders"),
     Works("allow-file-overrides", "", Group::kModels, Bool<Folders<&F::allow_file_overrides>>(),
           "In explicit mode, let load requests bring a model's files, and choose its code, environment and "
           "isolation"),
@@ -483,44 +482,38 @@ const OptionSpec kOptionTable[] = {
     Works("exit-on-error", "", Group::kModels, Bool<&O::exit_on_error>(),
           "Exit when a model fails to load at start"),
     Works("strict-readiness", "", Group::kModels, Bool<Folders<&F::strict_readiness>>(),
-          "The server is ready only when all its models are"),
+          "The server is ready only if all its models are ready"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
-          "At a stop, seconds that requests in flight are waited for"),
+          "Seconds that a stopping server waits for requests in flight"),
     Works("exit-notice-secs", "N", Group::kModels, Int<&O::exit_notice_secs, 0, 1000000000>(),
-          "At a stop, seconds for which all is still served, while the server says that it is not ready, so "
-          "that "
-          "balancers hear of it first"),
+          "Seconds that a stopping server still serves but reports itself as not ready, so that load "
+          "balancers notice first"),
     Works("outage-wait-ms", "MS", Group::kModels, Int<&O::outage_wait_ms, 0, 1000000000>(),
-          "Milliseconds that requests wait while no instance of their model lives; 0 to fail them at once"),
+          "Milliseconds that requests wait while their model has no running instance; 0: they fail at once"),
     Works("sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
-          "A folder where the sequences of stateful models, of models with implicit state and of those that "
-          "define "
-          "save_sequence and load_sequence outlast a restart and a reload; also --sequence-state-path"),
+          "A folder that keeps sequences over a restart and a reload: those of stateful models, of implicit "
+          "state, and of models that define save_sequence and load_sequence; also --sequence-state-path"),
     Works("sequence_state_interval_seconds", "N", Group::kModels,
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
-          "Seconds between two saves of what has changed there; 0 to save at the end alone; also "
+          "Seconds between two saves of changed sequences; 0: save at the end only; also "
           "--sequence-state-interval-seconds"),
     Works("sequence_state_store", "URL", Group::kModels, {SetSequenceStore, ShowSequenceStore},
-          "A Redis, or a Redis Cluster, where replicas of this server share those sequences, so that each "
-          "goes on at any of them: "
-          "redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB, "
-          "redis+sentinel://HOST:PORT,.../MASTER/DB, redis+cluster://HOST:PORT,...; also "
-          "--sequence-state-store, as all of these with dashes"),
+          "A Redis or Redis Cluster in which replicas share those sequences, so that any replica can "
+          "continue them. URL is redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB, "
+          "redis+sentinel://HOST:PORT,.../MASTER/DB or redis+cluster://HOST:PORT,...; also "
+          "--sequence-state-store; the options below take dashes, too"),
     Works("sequence_state_store_mode", "MODE", Group::kModels, OneOf<Store<&S::mode>, kStoreModes>(),
-          "When states are written there: durable (before a step is answered), behind (meanwhile, see the "
-          "lag), "
-          "drain (when the model ends)"),
-    Works(
-        "sequence_state_store_unavailable", "HOW", Group::kModels,
-        OneOf<Store<&S::unavailable>, kStoreAways>(),
-        "What becomes of a step while that store is away: refuse, or continue (answered, and written later)"),
-    Works(
-        "sequence_state_store_lag_ms", "MS", Group::kModels, Int<Store<&S::lag_ms>, 0, 1000000000>(),
-        "In mode behind, milliseconds since the store has last confirmed a sequence after which a step waits "
-        "for it"),
+          "When states are written to the store: durable (before a step is answered), behind (after it, see "
+          "the lag), drain (when the model ends)"),
+    Works("sequence_state_store_unavailable", "HOW", Group::kModels,
+          OneOf<Store<&S::unavailable>, kStoreAways>(),
+          "Steps while the store is unavailable: refuse, or continue (answer now, write later)"),
+    Works("sequence_state_store_lag_ms", "MS", Group::kModels, Int<Store<&S::lag_ms>, 0, 1000000000>(),
+          "In mode behind, the longest time in milliseconds without a confirmed write; after it, a step "
+          "waits for the store"),
     Works("sequence_state_store_ttl_seconds", "N", Group::kModels,
           Int<Store<&S::ttl_seconds>, 1, 1000000000>(),
-          "Seconds after its last step for which the store keeps a sequence"),
+          "Seconds for which the store keeps a sequence after its last step"),
     Works("sequence_state_store_password_file", "FILE", Group::kModels, Text<Store<&S::password_file>>(),
           "A file with the password of the store; read for each connection"),
     Works("sequence_state_store_ca_file", "FILE", Group::kModels, Text<Store<&S::ca_file>>(),
@@ -556,54 +549,51 @@ const OptionSpec kOptionTable[] = {
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     Works("execute-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::execute_timeout_ms>, 0, Bounds::kMostMs>(),
-          "Milliseconds that execute() of a Python model or node may give no answer; then its requests fail "
-          "and its "
-          "process is started anew; 0: no limit; of one model: parameter EXECUTE_TIMEOUT_MS"),
+          "Longest time in milliseconds that execute() may give no answer. Then its requests fail and its "
+          "process restarts. 0: no limit; for one model: parameter EXECUTE_TIMEOUT_MS"),
     Works("initialize-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::initialize_timeout_ms>, 0, Bounds::kMostMs>(),
-          "Milliseconds that a Python model or a graph's nodes may take to be imported and initialized; 0: "
-          "no limit; of one "
-          "model: parameter INITIALIZE_TIMEOUT_MS"),
+          "Longest time in milliseconds to import and initialize a Python model or a graph's nodes. 0: no "
+          "limit; for one model: parameter INITIALIZE_TIMEOUT_MS"),
     Works("finalize-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::finalize_timeout_ms>, 0, Bounds::kMostMs>(),
-          "Milliseconds that their finalize() may take, at most --exit-timeout-secs; 0: no limit of its own; "
-          "of one model: "
-          "parameter FINALIZE_TIMEOUT_MS"),
+          "Longest time in milliseconds of finalize(), at most --exit-timeout-secs. 0: only that limit; for "
+          "one model: parameter FINALIZE_TIMEOUT_MS"),
     Works("worker-memory-max-bytes", "BYTES", Group::kPython,
           Bytes<Workers<&W::bounds, &Bounds::memory_max_bytes>>(),
-          "Memory of one process of a Python model, with its share of what it shares, from which on it is "
-          "replaced by a "
-          "fresh one between two requests; 0: no limit; of one model: parameter WORKER_MEMORY_MAX_BYTES"),
+          "Memory limit of one process of a Python model, with its part of shared memory. Beyond it, a fresh "
+          "process takes over between two requests. 0: no limit; for one model: parameter "
+          "WORKER_MEMORY_MAX_BYTES"),
     WorksMany("worker-rlimit", "NAME=N", Group::kPython, {AddWorkerLimit, ShowWorkerLimits},
-              "A limit of the system for each model's process: as, core, data, fsize (bytes) or nofile"),
+              "A resource limit of each model's process: as, core, data, fsize (bytes) or nofile"),
     WorksMany(
         "worker-isolation", "[MODEL=]LEVEL", Group::kPython, {AddIsolation, ShowIsolation},
-        "How far a model's process is kept from the server and the machine: none, basic, strict or separate"),
-    WorksMany(
-        "worker-env", "NAME", Group::kPython, {AddWorkerVariable, ShowWorkerVariables},
-        "A variable of the server's environment that processes of level strict or separate get as well"),
+        "Isolation of a model's process from the server and the machine: none, basic, strict or separate"),
+    WorksMany("worker-env", "NAME", Group::kPython, {AddWorkerVariable, ShowWorkerVariables},
+              "A variable of the server's environment that processes of level strict or separate also get"),
     WorksMany("worker-path", "PATH[=write]", Group::kPython, {AddWorkerPath, ShowWorkerPaths},
-              "A file or folder that processes of level strict or separate can read as well, or write"),
+              "A file or folder that processes of level strict or separate can also read, or write"),
     Works("worker-user-ids", "FIRST-LAST", Group::kPython, {SetWorkerUsers, ShowWorkerUsers},
-          "The users that processes of level separate run as, each by itself"),
-    Works(
-        "worker-cgroup", "FOLDER", Group::kPython, Text<Workers<&W::isolation, &IsolationOptions::cgroup>>(),
-        "A folder of cgroup v2 that is the server's own, in which each model's process has a control group"),
+          "The user ids of processes of level separate, one for each process"),
+    Works("worker-cgroup", "FOLDER", Group::kPython,
+          Text<Workers<&W::isolation, &IsolationOptions::cgroup>>(),
+          "A folder of cgroup v2 that the server owns; each model's process gets a control group in it"),
     WorksMany("worker-cgroup-limit", "[MODEL=]FILE=VALUE", Group::kPython,
               {AddCgroupSetting, ShowCgroupSettings},
-              "What is written into such a group: memory.max, memory.high, memory.swap.max, pids.max, "
+              "A setting of these control groups: memory.max, memory.high, memory.swap.max, pids.max, "
               "cpu.max, cpu.weight"),
     Works("worker-shm-max-bytes", "BYTES", Group::kPython,
           Bytes<Workers<&W::worker_segments, &SegmentLimits::bytes>>(),
-          "Shared memory that one model's process may have the server map; more ends the process; 0: as much "
-          "as the machine has memory"),
-    Works("worker-shm-max-segments", "N", Group::kPython,
-          Int<Workers<&W::worker_segments, &SegmentLimits::segments>, 1, 65536>(),
-          "Pieces of it; a tensor of more than 64 KiB takes one, of the server's file descriptors as well"),
+          "Limit of the shared memory that one model's process shares with the server; the server ends a "
+          "process beyond it; 0: the machine's memory"),
+    Works(
+        "worker-shm-max-segments", "N", Group::kPython,
+        Int<Workers<&W::worker_segments, &SegmentLimits::segments>, 1, 65536>(),
+        "Limit of its segments; a tensor of more than 64 KiB takes one, and a file descriptor of the server"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::environment_max_bytes>>(),
-          "What a packed environment (EXECUTION_ENV_PATH) may have when it is unpacked, in $TMPDIR or /tmp"),
+          "Largest unpacked size of a packed environment (EXECUTION_ENV_PATH), in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<Folders<&F::backend_directory>>(),
-          "Where backends that are written in Python lie: DIR/NAME/model.py"),
+          "Folder of backends that are written in Python: DIR/NAME/model.py"),
     WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},
               "A backend's setting; python,stub-timeout-seconds=N works, settings of shared-memory pools "
               "mean nothing here"),
@@ -683,10 +673,10 @@ const OptionSpec kOptionTable[] = {
         "The largest message, inflated where it is compressed; with a config.json 1 GiB, or a quarter of the "
         "memory if that is less, unless it is given"),
     Works("grpc-max-resets-per-second", "N", Group::kGrpc, Int<Grpc<&G::max_resets_per_second>, 1, 1000000>(),
-          "How many of its calls one connection may reset each second, and again have reset by breaking "
-          "HTTP/2, and five times as many at once; beyond that it is ended"),
+          "How many calls of one connection may be reset each second, by the client and, counted apart, by "
+          "HTTP/2 errors; bursts may have five times as many. Beyond it the connection is closed"),
     Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
-          "Calls that one connection may have open"),
+          "Open calls of one connection"),
     Works("grpc-max-metadata-size", "BYTES", Group::kGrpc, Int<Grpc<&G::max_metadata_bytes>, 1024>(),
           "The largest metadata of a call"),
     Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_time_ms>, 1>(),
@@ -763,30 +753,29 @@ const OptionSpec kOptionTable[] = {
     Works("log-verbose", "LEVEL", Group::kLog, Int<&O::log_verbose, 0, 1000>(),
           "Verbose log lines; 0 for none"),
     Works("verbose-errors", "", Group::kLog, Bool<&O::verbose_errors>(),
-          "Tell clients all that is known of an error: paths of this machine, lines of source, the last line "
-          "that a model's process wrote to stderr; otherwise these are in the log alone"),
+          "Send clients the full error texts: paths of this machine, source lines, the last stderr line of a "
+          "model's process. Otherwise only the log has them"),
     Works("log-info", "", Group::kLog, Bool<&O::log_info>(), "Log lines of level info"),
     Works("log-warning", "", Group::kLog, Bool<&O::log_warning>(), "Log lines of level warning"),
     Works("log-error", "", Group::kLog, Bool<&O::log_error>(), "Log lines of level error"),
     Works("log-format", "FORMAT", Group::kLog, OneOf<&O::log_format, kLogFormats>(),
-          "How a line shows its time: default or ISO8601"),
+          "Time format of log lines: default or ISO8601"),
     Works("log-file", "FILE", Group::kLog, Text<&O::log_file>(), "Log to a file instead of standard error"),
 
     // Trace
-    WorksMany(
-        "trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
-        "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N; "
-        "for mode triton: triton,file=FILE and triton,log-frequency=N; for mode opentelemetry: "
-        "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
-        "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
+    WorksMany("trace-config", "[M,]K=V", Group::kTrace, {SetTraceConfig, ShowTraceConfig},
+              "A setting of tracing: mode=triton|opentelemetry, level=OFF|TIMESTAMPS|TENSORS, rate=N, "
+              "count=N. Mode triton: triton,file=FILE and triton,log-frequency=N. Mode opentelemetry: "
+              "opentelemetry,K=V with url, resource=NAME=VALUE, bsp_max_queue_size, "
+              "bsp_max_export_batch_size and bsp_schedule_delay (milliseconds)"),
     Works("trace-file", "FILE", Group::kTrace, {SetTrace<kTraceFile>, ShowTraceFile},
           "The older name of --trace-config triton,file=FILE"),
     WorksMany("trace-level", "LEVEL", Group::kTrace, {SetTrace<kTraceLevel>, ShowTraceLevel},
               "The older name of --trace-config level=LEVEL"),
     Works("trace-rate", "N", Group::kTrace, {SetTrace<kTraceRate>, ShowTraceRate},
-          "One request in N is traced; 0 for those alone that a client traces (mode opentelemetry)"),
+          "Trace one request in N; 0: only requests that a client traces (mode opentelemetry)"),
     Works("trace-count", "N", Group::kTrace, {SetTrace<kTraceCount>, ShowTraceCount},
-          "Traces to take; -1 for any number"),
+          "Traces to take; -1: no limit"),
     Works("trace-log-frequency", "N", Group::kTrace, {SetTrace<kTraceLogFrequency>, ShowTraceLogFrequency},
           "Traces to a file FILE.0, FILE.1, ...; 0 for all in FILE"),
 
@@ -796,7 +785,7 @@ const OptionSpec kOptionTable[] = {
     Ignored("cache-directory", "DIR", Group::kCache, CheckNothing, "", "Where cache libraries lie",
             "there are no cache libraries to load"),
     Works("response-cache-byte-size", "BYTES", Group::kCache, Bytes<&O::response_cache_bytes>(),
-          "The older name of --cache-config=local,size=BYTES; 0 is no cache"),
+          "The older name of --cache-config=local,size=BYTES; 0: no cache"),
     Works("rate-limit", "MODE", Group::kCache, OneOf<&O::rate_limit, kRateLimitModes>(),
           "off, or execution_count: instances run only with the resources of their rate_limiter"),
     WorksMany("rate-limit-resource", "R:N:D", Group::kCache, {SetResourceLimit, ShowResourceLimits},
@@ -839,31 +828,29 @@ const OptionSpec kOptionTable[] = {
 
     // Devices
     Works("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, Bytes<Workers<&W::pinned_pool_bytes>>(),
-          "What the server, and each process of a model, may pin of the memory between them, which GPUs then "
-          "copy from and to by themselves; beyond it copies are slower"),
+          "Limit of the shared memory that the server, and each model's process, may pin, so that GPUs copy "
+          "it directly; other copies are slower"),
     WorksMany("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, {SetCudaPool, ShowCudaPools},
-              "What each process of a model may keep of a GPU's memory for further outputs that stay there, "
-              "when it is "
-              "idle; 67108864 of a GPU that is not named"),
+              "GPU memory that an idle model's process may keep for further outputs on that GPU; 67108864 "
+              "for a GPU that is not named"),
     Ignored("cuda-virtual-address-size", "GPU:BYTES", Group::kDevices, CheckNothing, "",
             "GPU address space kept", "address space is taken as it is needed"),
     Works("min-supported-compute-capability", "N", Group::kDevices,
           {SetLeastCapability,
            [](const O& options) { return fmt::format("{:.1f}", options.min_supported_compute_capability); }},
-          "The compute capability of the oldest GPU that is used"),
+          "The compute capability of the oldest GPU to use"),
     Ignored("buffer-manager-thread-count", "N", Group::kDevices, CheckInt, "0",
             "Threads that gather and scatter tensors",
             "tensors are not gathered, each model sees its requests' own memory"),
     Ignored("host-policy", "P,K=V", Group::kDevices, CheckNothing, "",
             "CPU and NUMA placement of GPU instances", "instances run where the system puts them"),
     WorksMany("model-load-gpu-limit", "GPU:F", Group::kDevices, {SetLoadLimit, ShowLoadLimits},
-              "No model is loaded on a GPU of whose memory more than this part is in use, 0.0 to 1.0"),
+              "Load no model on a GPU if more than this part of its memory is in use, 0.0 to 1.0"),
     Works("gpu-fallback", "WHERE", Group::kDevices, OneOf<&O::gpu_fallback, kGpuFallbacks>(),
-          "Where instances of KIND_GPU run whose GPUs are not there: none (the model is refused), or cpu"),
+          "Placement of KIND_GPU instances without their GPU: none (the model is refused), or cpu"),
     Works("gpu-timeout-ms", "MS", Group::kDevices, Int<&O::gpu_timeout_ms, 1, 1000000000>(),
-          "How long a client's memory on a GPU may take to be opened, read or written; then the request "
-          "fails, and so do "
-          "others at once until the GPU comes back"),
+          "Longest time in milliseconds to open, read or write a client's memory on a GPU. Then the request "
+          "fails, and others fail at once until the GPU answers again"),
     Ignored("enable-peer-access", "", Group::kDevices, CheckBool, "true", "Let GPUs read each other's memory",
             "no tensor is moved between GPUs by the server"),
 

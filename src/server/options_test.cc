@@ -202,7 +202,7 @@ TEST(Options, LimitsOfUserCodeAreOffUnlessGiven) {
   EXPECT_EQ(given.finalize_timeout_ms, 5000);
   EXPECT_EQ(given.memory_max_bytes, 4'000'000'000U);
   EXPECT_THAT(Parse({"models", "--execute-timeout-ms=2s"}).err,
-              StartsWith("braid serve: --execute-timeout-ms: '2s' is no whole number"));
+              StartsWith("braid serve: --execute-timeout-ms: '2s' is not a whole number"));
 }
 
 TEST(Options, RepeatableOptionsCollectInOrder) {
@@ -242,11 +242,11 @@ struct BadCase {
 TEST(Options, SaysWhatIsWrong) {
   const BadCase cases[] = {
       {{}, "no model repository is given"},
-      {{"m", "--http-port=x"}, "--http-port: 'x' is no whole number"},
+      {{"m", "--http-port=x"}, "--http-port: 'x' is not a whole number"},
       {{"m", "--http-port=70000"}, "--http-port: 70000 is out of range 0 to 65535"},
       {{"m", "--http-port=99999999999999999999"}, "--http-port: 99999999999999999999 is out of range"},
       {{"m", "--http-thread-count=0"}, "out of range"},
-      {{"m", "--allow-http=maybe"}, "--allow-http: 'maybe' is no boolean"},
+      {{"m", "--allow-http=maybe"}, "--allow-http: 'maybe' is not a boolean"},
       {{"m", "--model-control-mode=all"}, "'all' is not one of none, poll, explicit"},
       {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},
       {{"m", "--http-prot=1"}, "unknown option '--http-prot'; did you mean --http-port?"},
@@ -278,7 +278,7 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
       {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
       {{"m", "--worker-rlimit=nofile"}, "has not the form NAME=N"},
-      {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is no whole number"},
+      {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is not a whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
       {{"m", "--allow-origin=ui.example"}, "'ui.example' has not the form SCHEME://HOST[:PORT]"},
@@ -339,7 +339,7 @@ TEST(Options, ReadsCacheAndRateLimit) {
   EXPECT_EQ(line.options.rate_limit_resources, (std::vector<ResourceLimit>{{"R1", 10, -1}, {"R2", 5, 1}}));
   EXPECT_THAT(Parse({"models", "--cache-config=redis,host=x"}).err,
               HasSubstr("there is no cache 'redis', the only one is 'local'"));
-  EXPECT_THAT(Parse({"models", "--cache-config=local,size=x"}).err, HasSubstr("'x' is no whole number"));
+  EXPECT_THAT(Parse({"models", "--cache-config=local,size=x"}).err, HasSubstr("'x' is not a whole number"));
   EXPECT_THAT(Parse({"models", "--cache-config=local,depth=1"}).err, HasSubstr("no setting 'depth'"));
   for (const char* wrong : {"R1", "R1:x", ":1", "R1:1:-1", "R1:1:2:3"}) {
     EXPECT_THAT(Parse({"models", "--rate-limit-resource", wrong}).err,
@@ -532,7 +532,7 @@ TEST_F(PythonChoiceTest, SaysWhatToDoWhenThereIsNone) {
   options.environment.virtual_env = "/nowhere";
   EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("activate"));
   options.workers.python = "/nowhere/python3";
-  EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("/nowhere/python3 is no program"));
+  EXPECT_THAT(ResolvePython(options).status().message(), HasSubstr("/nowhere/python3 is not a program"));
 }
 
 }  // namespace

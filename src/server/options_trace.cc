@@ -13,7 +13,7 @@ Status SetNumber(std::string_view key, std::string_view text, T low, T& to) {
   T number{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < low) {
-    return InvalidArgumentError(fmt::format("{}: '{}' is no whole number from {} to {}", key, text, low,
+    return InvalidArgumentError(fmt::format("{}: '{}' is not a whole number from {} to {}", key, text, low,
                                             std::numeric_limits<T>::max()));
   }
   to = number;

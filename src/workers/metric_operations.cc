@@ -77,7 +77,7 @@ Result<std::string> CreateMetric(CustomMetrics::Session& session, const Json& op
 
 Result<std::string> PerformMetricOperation(CustomMetrics::Session& session, std::string_view text) {
   const Json operation = ParseJson(text);
-  if (!operation.is_object()) return InvalidArgumentError("a metric operation that is no JSON object");
+  if (!operation.is_object()) return InvalidArgumentError("a metric operation that is not a JSON object");
   BRAID_ASSIGN_OR_RETURN(const std::string what, Text(operation, "do"));
   if (what == "family") return CreateFamily(session, operation);
   if (what == "metric") return CreateMetric(session, operation);

@@ -198,7 +198,7 @@ int64_t WorkerHost::WatchStuck(int64_t now_ns, int64_t next_ns, bool stuck,
     End(text());
   } else if (!stuck && stuck_.passed()) {
     stuck_ = {};
-    BRAID_LOG_INFO(log_, "{} has come back from what its time was up for", options_.title);
+    BRAID_LOG_INFO(log_, "{} has returned from its overdue call", options_.title);
   }
   return std::max(std::min(next_ns, stuck_.next_ns()), now_ns + UserCodeLimit::kShortestLookNs);
 }

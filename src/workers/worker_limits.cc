@@ -34,7 +34,7 @@ Result<WorkerLimit> ParseWorkerLimit(std::string_view text) {
   WorkerLimit limit{std::string(found->first), found->second, 0};
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), limit.value);
   if (error != std::errc() || end != number.data() + number.size()) {
-    return InvalidArgumentError(fmt::format("'{}' of {} is no whole number", number, limit.name));
+    return InvalidArgumentError(fmt::format("'{}' of {} is not a whole number", number, limit.name));
   }
   return limit;
 }

@@ -352,7 +352,8 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
     } else if (Result<ProcessFamily> founded = ProcessFamily::Found(worker.pid); founded.ok()) {
       family = *founded;
     } else {
-      BRAID_LOG_WARNING(log_, "what {} starts may outlive it: {}", name, founded.status().message());
+      BRAID_LOG_WARNING(log_, "processes that {} starts may outlive it: {}", name,
+                        founded.status().message());
     }
     if (Status watched = reaper_.Watch(worker.pid, std::move(on_exit), family); !watched.ok()) {
       kill(worker.pid, SIGKILL);

@@ -234,7 +234,7 @@ void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
                    "version-folder",
                    model.folder + "/" + name,
                    {},
-                   "the folder is no version: " + why,
+                   "the folder is not a version: " + why,
                    ParseVersion(name) ? "mend the link" : "rename it",
                    "",
                    model.name});

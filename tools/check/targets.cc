@@ -138,9 +138,9 @@ Result<std::vector<Target>> FindTargets(const std::string& path) {
   if (!fs::exists(path, fault)) return NotFoundError("there is no file or folder '" + path + "'");
   if (IsPlainFile(path)) {
     if (path.ends_with(".json") || path.ends_with(".pbtxt")) return std::vector<Target>{FileTarget(path)};
-    return NotFoundError("'" + path + "' is no .json and no .pbtxt");
+    return NotFoundError("'" + path + "' is neither a .json nor a .pbtxt");
   }
-  if (!IsFolder(path)) return NotFoundError("'" + path + "' is no folder and no file");
+  if (!IsFolder(path)) return NotFoundError("'" + path + "' is neither a folder nor a file");
   fs::path folder = path;
   if (!folder.has_filename() && folder.has_parent_path() && folder != folder.root_path())
     folder = folder.parent_path();

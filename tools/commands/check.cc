@@ -40,8 +40,8 @@ constexpr std::string_view kCheckUsage =
 
 constexpr std::string_view kCheckHelp =
     "\n"
-    "Says whether models would load, what in their files is wrong and what to write instead, what would be\n"
-    "refused, what has no effect, and what differs from Triton or OpenVINO Model Server. Serves nothing.\n"
+    "Checks whether models would load. Lists faults in their files with the remedy, refused settings,\n"
+    "settings without effect, and differences from Triton or OpenVINO Model Server. Serves nothing.\n"
     "\n"
     "A PATH is a model repository, the folder of a model, a config.pbtxt, a config.json, a subconfig.json, "
     "a\n"
@@ -52,8 +52,9 @@ constexpr std::string_view kCheckHelp =
     "  --format text|json|github|markdown\n"
     "                                    how findings are written; text unless given. github: workflow\n"
     "                                    commands; markdown: of a report\n"
-    "  --report                          \"can I move?\": what there is, what works unchanged, what needs a\n"
-    "                                    change, what cannot be served\n"
+    "  --report                          \"can I move?\": models that work unchanged, that need a change, "
+    "and\n"
+    "                                    that cannot be served\n"
     "  --strict                          exit with 1 for notes and differences, too\n"
     "  --import                          import Python models and handlers of graphs, each in a process of "
     "its\n"

@@ -25,7 +25,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      [](int argc, const char* const* argv) { return RunServe(argc, argv, &kFleetView); }},
-    {"check", "PATH...", "say whether models would load and what in their files is to be changed", RunCheck},
+    {"check", "PATH...", "check whether models would load, and which changes their files need", RunCheck},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},
     {"health", "[URL]", "ask a running server whether it is ready", RunHealth},

@@ -48,8 +48,9 @@ TEST(Program, RefusesWhatIsNoCommand) {
 }
 
 TEST(Program, RefusesAFleetThatIsNone) {
-  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=a,,b", "models"}).err, HasSubstr("'' is no endpoint"));
-  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=", "models"}).err, HasSubstr("is no endpoint"));
+  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=a,,b", "models"}).err,
+              HasSubstr("'' is not an endpoint"));
+  EXPECT_THAT(RunBraid({"serve", "--fleet-endpoints=", "models"}).err, HasSubstr("is not an endpoint"));
 }
 
 TEST(Program, PrintsTheConfigurationOfAFleetThatGoesNowhereElse) {

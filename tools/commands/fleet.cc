@@ -284,7 +284,7 @@ int RunFleet(int argc, const char* const* argv) {
     return &added;
   };
 
-  CLI::App& status = *add("status", "show what the servers serve, what differs, and their load");
+  CLI::App& status = *add("status", "show the servers' models, their differences and their load");
   std::string format = "text";
   status.add_option("--format", format, "text or json")
       ->transform(CLI::IsMember({"text", "json"}, CLI::ignore_case));

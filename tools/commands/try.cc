@@ -155,7 +155,7 @@ Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::Tensor
     if (load::HasBatches(model)) tensor->shape.insert(tensor->shape.begin(), 1);
     return tensor;
   }
-  return tensor.status().WithPrefix("it is no image, no .npy, no text of numbers, and as bytes of " +
+  return tensor.status().WithPrefix("it is not an image, a .npy or a text of numbers, and as bytes of " +
                                     info.datatype + " does not fit: ");
 }
 
@@ -171,7 +171,7 @@ Result<load::Tensor> ReadValue(const load::ModelInfo& model, const load::TensorI
   const bool may_be_text = info.datatype == "BYTES" || info.datatype.empty();
   if (value.is_discarded() || (info.datatype == "BYTES" && !value.is_array() && !value.is_object())) {
     if (!may_be_text) {
-      return InvalidArgumentError("'" + text + "' is no value for input " + info.name + " of " +
+      return InvalidArgumentError("'" + text + "' is not a value for input " + info.name + " of " +
                                   info.datatype);
     }
     value = value.is_string() ? value : Json(text);
@@ -459,9 +459,9 @@ int RunTry(int argc, const char* const* argv) {
                  "version of the model; without it the server chooses");
   app.add_option(
       "-d,--data", options.data,
-      "NAME=VALUE: JSON, or text for BYTES; NAME=@FILE: .json, .npy, an image, numbers as text or as "
-      "bytes; for BYTES any file as one element; @FILE.json: a data file of `braid bench`. Without "
-      "it values are made at random; repeatable");
+      "NAME=VALUE: JSON, or text for BYTES. NAME=@FILE: .json, .npy, an image, numbers as text or bytes; "
+      "for BYTES any file as one element. @FILE.json: a data file of `braid bench`. Default: random "
+      "values; repeatable");
   app.add_option("--shape", options.shapes,
                  "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
   app.add_option("--datatype", options.datatypes,

@@ -41,8 +41,7 @@ std::string Endpoint::name() const {
 Result<Endpoint> ParseEndpoint(std::string_view text) {
   const auto refused = [text] {
     return InvalidArgumentError(fmt::format(
-        "'{}' is no endpoint: it looks like HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS",
-        text));
+        "'{}' is not an endpoint; expected HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS", text));
   };
   Endpoint endpoint;
   std::string_view rest = text;

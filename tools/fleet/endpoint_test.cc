@@ -21,7 +21,7 @@ TEST(Endpoint, HasThePortsThatAreNamed) {
 TEST(Endpoint, RefusesWhatIsNone) {
   for (const char* text : {"", ":1", "h:", "h:0", "h:1:", "h:1:2:3:4", "h:65536", "::1", "[::1", "[::1]8000",
                            "http://h:1", "a b"}) {
-    EXPECT_THAT(ParseEndpoint(text).status().message(), HasSubstr("is no endpoint")) << text;
+    EXPECT_THAT(ParseEndpoint(text).status().message(), HasSubstr("is not an endpoint")) << text;
   }
 }
 
@@ -39,7 +39,7 @@ TEST(EndpointSource, AreAListOrAName) {
   EXPECT_TRUE(name.by_dns);
   EXPECT_THAT(*FindReplicas(name), ElementsAre(Endpoint{"127.0.0.1", 1, 2, 3}));
   EXPECT_EQ(ParseEndpointSource("dns://a,b").status().message(), "dns:// takes one name");
-  EXPECT_THAT(ParseEndpointSource("http://a:1").status().message(), HasSubstr("is no endpoint"));
+  EXPECT_THAT(ParseEndpointSource("http://a:1").status().message(), HasSubstr("is not an endpoint"));
 }
 
 TEST(Endpoint, OfAnAddressIsThatAddress) {

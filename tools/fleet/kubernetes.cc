@@ -54,7 +54,7 @@ Result<load::Client> ClientOfApi() {
   BRAID_ASSIGN_OR_RETURN(const std::string port, Variable("KUBERNETES_SERVICE_PORT"));
   const std::optional<uint16_t> number = ReadPort(port);
   if (!number)
-    return UnavailableError(fmt::format("KUBERNETES_SERVICE_PORT is '{}', which is no port", port));
+    return UnavailableError(fmt::format("KUBERNETES_SERVICE_PORT is '{}', which is not a port", port));
   BRAID_ASSIGN_OR_RETURN(const std::string token, ReadOfAccount(AccountFolder() + "/token"));
   Asking asking;
   asking.headers = {{"authorization", "Bearer " + token}, {"accept", "application/json"}};
@@ -149,9 +149,9 @@ Result<std::vector<Endpoint>> Read(const Json& list, const KubernetesService& se
 Result<KubernetesService> ParseKubernetesService(std::string_view text) {
   constexpr std::string_view kTerminating = "?terminating=true";
   const Status refused =
-      InvalidArgumentError(fmt::format("'kubernetes://{}': it looks like kubernetes://NAMESPACE/SERVICE, "
-                                       "without NAMESPACE/ for that of the pod, with ports behind it as an "
-                                       "endpoint has them, and with {} for those that are ending, too",
+      InvalidArgumentError(fmt::format("'kubernetes://{}': it looks like kubernetes://NAMESPACE/SERVICE. "
+                                       "Without NAMESPACE/ it is the pod's. Ports follow as in an "
+                                       "endpoint; {} adds terminating pods",
                                        text, kTerminating));
   KubernetesService service;
   service.terminating = text.ends_with(kTerminating);
@@ -172,7 +172,7 @@ Result<std::vector<Endpoint>> ReadEndpointSlices(std::string_view json, const Ku
   try {
     return Read(ParseJson(json), service);
   } catch (const Json::exception&) {
-    return UnavailableError("what answers as Kubernetes' API server gives no list of EndpointSlices");
+    return UnavailableError("Kubernetes' API server gives no list of EndpointSlices");
   }
 }
 

@@ -74,7 +74,7 @@ TEST(EndpointSlices, SayWhatIsMissing) {
   for (const char* json :
        {"", "[]", "{}", R"({"items": 1})", R"({"items": [1]})", R"({"items": [{"endpoints": [1]}]})",
         R"({"items": [{"ports": [{"name": "http", "port": 1}], "endpoints": [{"addresses": []}]}]})"}) {
-    EXPECT_EQ(fault(json), "what answers as Kubernetes' API server gives no list of EndpointSlices") << json;
+    EXPECT_EQ(fault(json), "Kubernetes' API server gives no list of EndpointSlices") << json;
   }
 }
 

@@ -198,8 +198,8 @@ class Reload {
       Say(place,
           status.ok()
               ? fmt::format(
-                    "went back to version {}, by a configuration given with the load: what lies on disk "
-                    "counts again with the next load",
+                    "went back to version {}, by a configuration given with the load; the next load uses the "
+                    "files on disk again",
                     VersionText(place.before))
               : "could not be taken back: " + status.message());
       if (status.ok() && way == WayBack::kConfig) {

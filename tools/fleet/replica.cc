@@ -37,7 +37,7 @@ ModelView* Find(std::vector<ModelView>& models, std::string_view name) {
 
 Status ReadIndex(const std::string& answer, std::vector<ModelView>& models) {
   const Json index = ParseJson(answer);
-  if (!index.is_array()) return UnavailableError("it does not speak KServe v2: its index is no list");
+  if (!index.is_array()) return UnavailableError("it does not speak KServe v2: its index is not a list");
   for (const Json& each : index) {
     if (!each.is_object()) return UnavailableError("it does not speak KServe v2: its index is malformed");
     Take(models, each.value("name", ""))

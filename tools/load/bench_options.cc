@@ -36,11 +36,11 @@ constexpr NotHere kNotHere[] = {
     {"--trace-rate", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
     {"--trace-count", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
     {"--log-frequency", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
-    {"--collect-metrics", "what the server counts for the model is in every measurement; leave it out"},
-    {"--metrics-url", "what the server counts for the model is in every measurement; leave it out"},
-    {"--metrics-interval", "what the server counts for the model is in every measurement; leave it out"},
+    {"--collect-metrics", "every measurement has the server's counts for the model; leave it out"},
+    {"--metrics-url", "every measurement has the server's counts for the model; leave it out"},
+    {"--metrics-interval", "every measurement has the server's counts for the model; leave it out"},
     {"--profile-export-file", "use --format json, -f FILE.csv or --report FILE.html"},
-    {"--bls-composing-models", "what a model calls is in its own figures; leave it out"},
+    {"--bls-composing-models", "the models that a model calls have figures of their own; leave it out"},
     {"--model-repository", "start a server, and name it by -u"},
     {"--triton-server-directory", "start a server, and name it by -u"},
     {"--ssl-grpc-root-certifications", "use --ssl-grpc-root-certifications-file FILE"},
@@ -148,7 +148,7 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
                  "START:END:STEP requests in flight, the next one when one is answered (1)")
       ->group(load);
   app.add_option("--request-rate-range", rates,
-                 "START:END:STEP requests a second, whatever becomes of those before")
+                 "START:END:STEP requests a second, sent without waiting for earlier ones")
       ->group(load)
       ->excludes("--concurrency-range");
   app.add_option("--request-distribution", distribution, "when they come: constant or poisson (at random)")

@@ -161,7 +161,7 @@ Result<Json> ReadMessage(const std::string& text, Fields fields) {
 Result<Json> ParseAnswer(const std::string& text) {
   Json parsed = ParseJson(text);
   if (parsed.is_discarded())
-    return InternalError("what answers does not speak KServe v2: it answers no JSON");
+    return InternalError("the server does not speak KServe v2: its answer is not JSON");
   return parsed;
 }
 

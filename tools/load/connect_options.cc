@@ -92,8 +92,7 @@ Result<std::pair<std::string, std::variant<bool, int64_t, double, std::string>>>
     const std::string& text) {
   using Value = std::variant<bool, int64_t, double, std::string>;
   const auto refuse = [&] {
-    return InvalidArgumentError("'" + text +
-                                "' is no parameter: it looks like NAME=VALUE or NAME:VALUE:TYPE");
+    return InvalidArgumentError("'" + text + "' is not a parameter; expected NAME=VALUE or NAME:VALUE:TYPE");
   };
   std::string type;
   std::string name;

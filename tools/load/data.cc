@@ -109,7 +109,7 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     for (const auto& [key, ignored] : value.items()) {
       if (key != "content" && key != "shape" && key != "b64") {
         return InvalidArgumentError(info.name + ": \"" + key +
-                                    "\" is none of \"content\", \"b64\" and \"shape\"");
+                                    "\" is not one of \"content\", \"b64\" and \"shape\"");
       }
     }
     if (const auto shape = value.find("shape"); shape != value.end()) {
@@ -222,7 +222,7 @@ Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, 
     std::vector<std::vector<Tensor>>& stream = streams.emplace_back();
     if (!whole[i].is_array() || whole[i].empty()) {
       return InvalidArgumentError(std::string("\"") + list_kind.key + "\"[" + std::to_string(i) +
-                                  "] is no list of steps");
+                                  "] is not a list of steps");
     }
     for (size_t j = 0; j < whole[i].size(); ++j) {
       Result<std::vector<Tensor>> step = ReadStep(model, options, list_kind, whole[i][j]);
@@ -282,14 +282,16 @@ Result<std::pair<std::string, std::vector<int64_t>>> ParseShape(std::string_view
     at = next == end ? end : next + 1;
   }
   if (!good)
-    return InvalidArgumentError("'" + std::string(text) + "' is no shape: it looks like INPUT0:3,224,224");
+    return InvalidArgumentError("'" + std::string(text) +
+                                "' is not a shape; expected the form INPUT0:3,224,224");
   return std::pair(std::string(text.substr(0, colon)), std::move(shape));
 }
 
 Status SetDatatype(std::string_view text, ModelInfo& model) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {
-    return InvalidArgumentError("'" + std::string(text) + "' is no datatype: it looks like INPUT0:FP32");
+    return InvalidArgumentError("'" + std::string(text) +
+                                "' is not a datatype; expected the form INPUT0:FP32");
   }
   const std::string name(text.substr(0, colon));
   const std::string datatype(text.substr(colon + 1));
@@ -369,7 +371,7 @@ Result<Tensor> TensorFromBytes(const ModelInfo& model, const TensorInfo& info, c
   }
   const Result<size_t> width = ElementBytes(info.datatype);
   if (width.ok() && *width > 0 && tensor.data.size() % *width != 0) {
-    return InvalidArgumentError(std::to_string(tensor.data.size()) + " bytes are no whole number of " +
+    return InvalidArgumentError(std::to_string(tensor.data.size()) + " bytes are not a whole number of " +
                                 info.datatype);
   }
   BRAID_ASSIGN_OR_RETURN(
@@ -476,7 +478,7 @@ Result<std::string> DecodeBase64(std::string_view text) {
     } else if (c == '+' || c == '/') {
       value = c == '+' ? 62 : 63;
     } else {
-      return InvalidArgumentError("the text is no base64");
+      return InvalidArgumentError("the text is not base64");
     }
     bits = bits << 6 | value;
     count += 6;

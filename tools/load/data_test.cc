@@ -59,7 +59,7 @@ TEST(DataFile, NamesWhatIsWrong) {
   EXPECT_EQ(text(R"({"data": [{}]})"), "f: data[0]: input X is missing");
   EXPECT_EQ(text(R"({"data": [[{"X": [1, 2]}], [{"X": [1]}]]})"),
             "f: data[1][0]: X of shape [2] has 2 elements, and not 1");
-  EXPECT_EQ(text(R"({"data": [{"X": {"b64": "!"}}]})"), "f: data[0]: X: the text is no base64");
+  EXPECT_EQ(text(R"({"data": [{"X": {"b64": "!"}}]})"), "f: data[0]: X: the text is not base64");
   EXPECT_EQ(text(R"({"data": [{"X": [1, 2]}], "validation_data": [{}, {}]})"),
             "f: \"validation_data\" has not the steps that \"data\" has");
 }
@@ -122,7 +122,7 @@ TEST(Datatype, CanBeSaidWhereTheMetadataHasNone) {
   EXPECT_THAT(step->inputs[0].shape, ElementsAre(1));
   EXPECT_EQ(SetDatatype("x:INT8", model).message(), "x is of FP16 by the metadata, and not of INT8");
   EXPECT_EQ(SetDatatype("z:INT8", model).message(), "model g has no input or output z; it has x, y");
-  EXPECT_EQ(SetDatatype("x:FLOAT", model).message(), "'FLOAT' is no datatype of KServe v2");
+  EXPECT_EQ(SetDatatype("x:FLOAT", model).message(), "'FLOAT' is not a datatype of KServe v2");
   EXPECT_FALSE(SetDatatype("FP32", model).ok());
 }
 
@@ -133,7 +133,7 @@ TEST(TensorFromBytes, HasTheShapeThatItsBytesSay) {
   EXPECT_EQ(Numbers(*tensor), "[1,2,3,4]");
   EXPECT_THAT(tensor->shape, ElementsAre(2, 2));
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abc").status().message(),
-            "3 bytes are no whole number of INT16");
+            "3 bytes are not a whole number of INT16");
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abcd").status().message(),
             "Z of shape [4] has 4 elements, and not 2");
 }

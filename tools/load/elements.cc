@@ -87,7 +87,7 @@ std::string RandomText(size_t length, std::mt19937_64& random) {
 template <class T>
 Status AppendNumber(const Json& value, std::string_view datatype, std::string& data) {
   const auto refuse = [&] {
-    return InvalidArgumentError(DumpJson(value) + " is no value of " + std::string(datatype));
+    return InvalidArgumentError(DumpJson(value) + " is not a value of " + std::string(datatype));
   };
   if constexpr (std::is_same_v<T, bool>) {
     if (value.is_boolean()) return Append(value.get<bool>(), data), OkStatus();
@@ -179,7 +179,7 @@ Result<size_t> ElementBytes(std::string_view datatype) {
   if (datatype == "BYTES") return size_t{0};
   size_t size = 0;
   if (WithType(datatype, [&](auto value) { size = sizeof value; })) return size;
-  return InvalidArgumentError("'" + std::string(datatype) + "' is no datatype of KServe v2");
+  return InvalidArgumentError("'" + std::string(datatype) + "' is not a datatype of KServe v2");
 }
 
 std::string GuessDatatype(const Json& value) {
@@ -254,7 +254,7 @@ Status AppendJsonElements(const Json& value, std::string_view datatype, std::str
   if (WithType(datatype, [&](auto type) { status = AppendNumber<decltype(type)>(value, datatype, data); })) {
     return status;
   }
-  return InvalidArgumentError("'" + std::string(datatype) + "' is no datatype of KServe v2");
+  return InvalidArgumentError("'" + std::string(datatype) + "' is not a datatype of KServe v2");
 }
 
 void VisitElements(std::string_view datatype, std::string_view data, size_t most,

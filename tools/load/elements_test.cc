@@ -30,7 +30,7 @@ TEST(Elements, GoThroughJsonUnchanged) {
 
 TEST(Elements, RefusesWhatTheDatatypeDoesNotHave) {
   std::string data;
-  EXPECT_THAT(AppendJsonElements(300, "UINT8", data).message(), HasSubstr("300 is no value of UINT8"));
+  EXPECT_THAT(AppendJsonElements(300, "UINT8", data).message(), HasSubstr("300 is not a value of UINT8"));
   EXPECT_FALSE(AppendJsonElements(-1, "UINT32", data).ok());
   EXPECT_FALSE(AppendJsonElements(1.5, "INT32", data).ok());
   EXPECT_FALSE(AppendJsonElements("x", "FP32", data).ok());

@@ -183,8 +183,8 @@ struct GrpcConnection::Callbacks {
                       "gRPC " + std::to_string(call->grpc_status) + ": " + call->text);
     } else if (status.ok() && call->grpc_status < 0) {
       if (call->http_status != 0 && call->http_status != 200) {
-        status = InternalError("what answers does not speak gRPC: HTTP status " +
-                               std::to_string(call->http_status));
+        status =
+            InternalError("the server does not speak gRPC: HTTP status " + std::to_string(call->http_status));
       } else {
         status = UnavailableError("the stream was cut: HTTP/2 error " + std::to_string(error));
       }
@@ -426,7 +426,7 @@ void GrpcConnection::Receive(bool wait) {
     block_->used += *read;
     const ssize_t taken = nghttp2_session_mem_recv(session_, reinterpret_cast<uint8_t*>(to), *read);
     if (taken < 0) {
-      return Break(UnavailableError(std::string("what answers does not speak gRPC: ") +
+      return Break(UnavailableError(std::string("the server does not speak gRPC: ") +
                                     nghttp2_strerror(static_cast<int>(taken))));
     }
     if (nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0) {

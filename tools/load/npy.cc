@@ -42,7 +42,7 @@ Result<Tensor> ReadNpy(std::string_view bytes) {
   const std::string_view head = bytes.substr(head_at, head_bytes);
   std::string_view kind = EntryOf(head, "descr");
   if (kind.size() < 2 || kind.front() != '\'') {
-    return InvalidArgumentError("the .npy file has a type that is no plain number");
+    return InvalidArgumentError("the .npy file has a type that is not a plain number");
   }
   kind = kind.substr(1, kind.find('\'', 1) - 1);
   static const std::map<std::string, std::string, std::less<>> kKinds = {

@@ -74,7 +74,7 @@ bool HasCudaArray(PyObject* source) { return PyObject_HasAttrString(source, kNam
 
 bool TakeCudaArray(PyObject* source, PyTensor& tensor) {
   Ref facts = Ref::Steal(PyObject_GetAttrString(source, kName));
-  if (!facts || !PyDict_Check(facts.get())) return Fail("it is no dictionary");
+  if (!facts || !PyDict_Check(facts.get())) return Fail("it is not a dictionary");
   unsigned long long address = 0;
   int read_only = 0;
   PyObject* data = Entry(facts.get(), "data");
@@ -84,7 +84,7 @@ bool TakeCudaArray(PyObject* source, PyTensor& tensor) {
   Shape strides;
   if (!TakeNumbers(Entry(facts.get(), "shape"), shape)) return Fail("it has no 'shape'");
   const DataType type = TypeOfText(Entry(facts.get(), "typestr"));
-  if (type == DataType::kInvalid) return Fail("its 'typestr' is none of a tensor's types");
+  if (type == DataType::kInvalid) return Fail("its 'typestr' is not a type of tensors");
   const auto size = ByteSize(type, shape);
   if (!size) return Fail("it has an impossible shape " + ShapeToString(shape));
   if (PyObject* given = Entry(facts.get(), "strides");

@@ -134,7 +134,7 @@ void Inbox::SortLocked(std::vector<std::byte>& message) {
 
 void Inbox::SortResponseLocked(uint64_t id, bool last, std::vector<std::byte>& message) {
   auto found = open_.find(id);
-  if (found == open_.end()) return BreakLocked("an answer to what was not asked");
+  if (found == open_.end()) return BreakLocked("an answer to an unknown question");
   std::shared_ptr<Exchange> exchange = found->second;
   if (exchange->discarded_) {
     chores_.discarded.push_back(std::move(message));

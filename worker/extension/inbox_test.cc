@@ -211,7 +211,7 @@ TEST_F(InboxTest, AnAnswerToWhatWasNotAskedEndsAllWaits) {
   auto exchange = inbox_->Begin(Exchange::Notice::kNone, false);
   Respond(exchange->id() + 1);
   EXPECT_FALSE(WaitFor(*exchange));
-  EXPECT_EQ(inbox_->why(), "an answer to what was not asked");
+  EXPECT_EQ(inbox_->why(), "an answer to an unknown question");
   Message message;
   EXPECT_EQ(inbox_->Next(message, kLong), Outcome::kEnded);
 }

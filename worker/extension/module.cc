@@ -391,7 +391,7 @@ PyMethodDef functions[] = {
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
      "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine, "
-     "saves_sequences): what executions go to."},
+     "saves_sequences): sets the model that executes."},
     {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
     {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
     {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},
@@ -400,9 +400,9 @@ PyMethodDef functions[] = {
      "To be called by the model's loop as set_timer() of the host was told."},
     {"on_first_steps", OnFirstSteps, METH_NOARGS, "The tasks of new executions have made their first steps."},
     {"on_turn_done", OnTurnDone, METH_O, "The task of an execution is done."},
-    {"cancel_call", CancelCall, METH_O, "cancel_call(id): nobody waits for the call's future any more."},
+    {"cancel_call", CancelCall, METH_O, "cancel_call(id): the call's future was abandoned."},
     {"report_readiness", ReportReadiness, METH_VARARGS,
-     "report_readiness(check, ready, reason): what the model's hook says."},
+     "report_readiness(check, ready, reason): reports the result of is_ready()."},
     {"ask", WithKeywords(Ask), METH_VARARGS | METH_KEYWORDS,
      "ask(topic, text, attachments=None, wait=True): asks the server something. Returns the text of its "
      "answer, "

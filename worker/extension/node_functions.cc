@@ -86,7 +86,7 @@ PyMethodDef functions[] = {
      METH_VARARGS | METH_KEYWORDS,
      "add_node(*, node, name, file, outputs, loopback, exported, kept, takes_session, has_end_session, "
      "loops): the next node of the graph that this worker runs; see NodeFacts."},
-    {"serve_nodes", ServeNodes, METH_O, "serve_nodes(number): what a thread does that runs nodes."},
+    {"serve_nodes", ServeNodes, METH_O, "serve_nodes(number): runs nodes on the calling thread."},
     {nullptr, nullptr, 0, nullptr},
 };
 

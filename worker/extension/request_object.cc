@@ -311,7 +311,7 @@ PyMethodDef methods[] = {
     {"trace", Trace, METH_NOARGS, "The trace that the request belongs to."},
     {"is_cancelled", IsCancelled, METH_NOARGS, "Whether the client has given the request up."},
     {"get_response_sender", GetResponseSender, METH_NOARGS, "The sender of responses to this request."},
-    {"set_release_flags", SetReleaseFlags, METH_O, "What becomes of the request after execute."},
+    {"set_release_flags", SetReleaseFlags, METH_O, "Sets who releases the request after execute."},
     {"exec", WithKeywords(Exec), METH_VARARGS | METH_KEYWORDS, "Runs the request on another model."},
     {"async_exec", WithKeywords(AsyncExec), METH_VARARGS | METH_KEYWORDS,
      "Runs the request on another model, awaitable."},

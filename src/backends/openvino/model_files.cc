@@ -119,9 +119,10 @@ Result<ModelFile> CheckModelFile(const std::string& path) {
           "' is a TensorRT plan, which runs on one kind of GPU alone: serve the ONNX file "
           "that it was made from, or convert that to OpenVINO IR");
     case ModelFormat::kUnknown:
-      return FileError("'" + path +
-                       "' is no model that OpenVINO reads: .xml with .bin, .onnx, .pb, .graphdef, .tflite, "
-                       ".pdmodel, or a folder with saved_model.pb");
+      return FileError(
+          "'" + path +
+          "' is not a model that OpenVINO reads: .xml with .bin, .onnx, .pb, .graphdef, .tflite, "
+          ".pdmodel, or a folder with saved_model.pb");
     default:
       break;
   }

@@ -42,7 +42,7 @@ Status Rename(const Json& mapping, const std::string& file, const std::string& k
     auto port =
         std::find_if(ports.begin(), ports.end(), [&real = real](const PortNames& p) { return p.Has(real); });
     if (port == ports.end()) {
-      BRAID_LOG_WARNING(log, "model '{}': {} maps '{}', which is none of the model's {}: {}", model_name,
+      BRAID_LOG_WARNING(log, "model '{}': {} maps '{}', which is not one of the model's {}: {}", model_name,
                         file, real, key, ListNames(ports));
       continue;
     }

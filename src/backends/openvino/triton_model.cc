@@ -69,7 +69,8 @@ Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRu
       std::string list;
       for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
       return InvalidArgumentError("model '" + config.name() + "': parameter '" + name +
-                                  "' is none of OpenVINO's for device " + device + ", which are: " + list);
+                                  "' is not a property of OpenVINO for device " + device +
+                                  ", which are: " + list);
     }
   }
   // On some processors OpenVINO computes FP32 in BF16. Triton's runtimes do not, and a model must compute the

@@ -106,7 +106,7 @@ TEST_F(TritonModel, InstancesAreInferRequestsAndParametersAreProperties) {
   EXPECT_TRUE(Infer(*model, {Floats("b", {1, 2}, {1, 2})}).status.ok());
   Stop(*model);
   EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NO_SUCH' value { string_value: '1' } }"),
-              HasSubstr("parameter 'NO_SUCH' is none of OpenVINO's for device CPU, which are: "));
+              HasSubstr("parameter 'NO_SUCH' is not a property of OpenVINO for device CPU, which are: "));
   EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NUM_STREAMS' value { string_value: 'many' } }"),
               HasSubstr("Cannot compile model into target device"));
 }
@@ -306,10 +306,9 @@ TEST_F(TritonStates, WhatSequencesBeginWithMayBeInAFile) {
   Save(models::RunningSum({1, 2}, models::FloatConstant({1, 2}, {3, 4}), {1, 2}));
   const std::string head =
       "backend: 'openvino' sequence_batching { max_sequence_idle_microseconds: 60000000 ";
-  EXPECT_EQ(
-      SequenceRefusal(head + "}"),
-      "model 'm': its variable 'total' does not begin with zeros of the shape [1,2]; what it begins with "
-      "must be in a data_file of `initial_state`");
+  EXPECT_EQ(SequenceRefusal(head + "}"),
+            "model 'm': its variable 'total' does not begin with zeros of the shape [1,2]; its initial value "
+            "must be in a data_file of `initial_state`");
   const float values[] = {3, 4};
   Write(folder_->path() + "/m/initial_state/total",
         std::string_view(reinterpret_cast<const char*>(values), sizeof(values)));
@@ -346,7 +345,7 @@ TEST_F(TritonStates, VariablesThatNoConfigurationCanSayAreRefused) {
             "model 'm': its variable 'total' has the dims [1,2], its `state` has [2]");
   EXPECT_EQ(SequenceRefusal(state("total", "data_type: TYPE_FP32 dims: [1, 2]"), false), "no error");
   Save(models::BeginsWithInput());
-  EXPECT_THAT(SequenceRefusal(head + "}"), HasSubstr("cannot be kept for sequences: what it begins with "));
+  EXPECT_THAT(SequenceRefusal(head + "}"), HasSubstr("cannot be kept for sequences: its initial value "));
 }
 
 TEST_F(TritonModel, WithoutSequencesAModelWithVariablesBeginsAnewWithEachRequest) {

@@ -70,7 +70,7 @@ Status CheckState(const ModelConfig& config, const ModelState& model, const Tens
   if (IsZero(initial) && ZerosShape(config, state) == initial.shape) return OkStatus();
   return InvalidArgumentError(who + "does not begin with zeros of the shape " +
                               ShapeToString(ZerosShape(config, state)) +
-                              "; what it begins with must be in a data_file of `initial_state`");
+                              "; its initial value must be in a data_file of `initial_state`");
 }
 
 }  // namespace
@@ -78,10 +78,9 @@ Status CheckState(const ModelConfig& config, const ModelState& model, const Tens
 Result<ModelStates> TakeTritonStates(const ModelConfig& config, ov::Model& model) {
   BRAID_ASSIGN_OR_RETURN(ModelStates states, TakeStates(model));
   if (states.are_ports || states.states.empty()) return states;
-  return UnsupportedError(
-      Who(config, states.states[0].name) +
-      "cannot be kept for sequences: what it begins with depends on the request, or it is "
-      "not read and assigned once; such a model can be \"stateful\" in a config.json");
+  return UnsupportedError(Who(config, states.states[0].name) +
+                          "cannot be kept for sequences: its initial value depends on the request, or it is "
+                          "not read and assigned once; such a model can be \"stateful\" in a config.json");
 }
 
 Status CompleteTritonStates(const ModelStates& states, ModelConfig& config) {

@@ -25,13 +25,13 @@ bool IsProgram(const fs::path& path) {
   return fs::is_regular_file(path, fault) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// "bin/python3 is a link to /usr/bin/python3.12, which is no program here", or nothing.
+// "bin/python3 is a link to /usr/bin/python3.12, which is not a program here", or nothing.
 std::string DescribeDeadLink(const fs::path& path) {
   std::error_code fault;
   const fs::path target = fs::read_symlink(path, fault);
   if (fault) return "";
   return "; '" + path.string() + "' is a link to '" + target.string() +
-         "', which is no program on this machine";
+         "', which is not a program on this machine";
 }
 
 }  // namespace

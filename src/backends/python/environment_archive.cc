@@ -192,7 +192,7 @@ class Unpacker {
     if (!there.ok() || ::fstatat(*there, last.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
         !(S_ISREG(info.st_mode) || S_ISLNK(info.st_mode))) {
       return InternalError("it is a hard link to '" + std::string(target) +
-                           "', which is no file of the archive before it");
+                           "', which is not an earlier file of the archive");
     }
     if (::linkat(*there, last.c_str(), here.get(), name.c_str(), 0) != 0)
       return ErrnoError("the hard link cannot be made", errno);

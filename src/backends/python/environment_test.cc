@@ -51,7 +51,7 @@ TEST_F(FindInterpreterTest, SaysWhatIsMissing) {
                 "' has no interpreter: neither bin/python3 nor bin/python is a program");
   fs::create_symlink("/nonexistent/python3.12", scratch_ / "bin/python3");
   EXPECT_THAT(FindInterpreter(scratch_.path()).status().message(),
-              HasSubstr("is a link to '/nonexistent/python3.12', which is no program on this machine"));
+              HasSubstr("is a link to '/nonexistent/python3.12', which is not a program on this machine"));
 }
 
 TEST_F(FindInterpreterTest, TakesPython3BeforePython) {

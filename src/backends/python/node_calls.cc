@@ -254,8 +254,7 @@ uint64_t NodeCalls::Execute(size_t node, uint64_t session, std::vector<NodeTenso
     if (life == nullptr) {
       refused = UnavailableError(reason_);
     } else if (life->wants_sessions() && session != 0 && !sessions_.contains(session)) {
-      refused = InternalError(
-          "the Python nodes were restarted, and what they knew of this run of the graph is lost");
+      refused = InternalError("the Python nodes were restarted; their state of this graph run is lost");
     } else {
       auto call = std::make_shared<Call>();
       call->listener = listener;

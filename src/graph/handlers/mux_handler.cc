@@ -19,7 +19,7 @@ class MuxHandler final : public InputHandler {
       HandlerStep step{HandlerStep::Kind::kFail, at};
       step.error = InvalidArgumentError(
           "SELECT has " +
-          (chosen != nullptr ? std::to_string(*chosen) : std::string("a value that is no int")) + " at " +
+          (chosen != nullptr ? std::to_string(*chosen) : std::string("a value that is not an int")) + " at " +
           at.DebugString() + "; expected a number of an input, 0 to " + std::to_string(control - 1));
       return step;
     }

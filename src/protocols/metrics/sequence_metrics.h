@@ -39,7 +39,7 @@ inline constexpr SequenceMetric kSequenceMetrics[] = {
      prometheus::MetricType::Counter, CountOfSequences<&SequenceCounts::restored>},
     {"braid_sequences_ended", "Sequences that were ended by a request.", prometheus::MetricType::Counter,
      CountOfSequences<&SequenceCounts::ended>},
-    {"braid_sequences_expired", "Sequences that ended since nobody used them.",
+    {"braid_sequences_expired", "Sequences that ended because they were idle.",
      prometheus::MetricType::Counter, CountOfSequences<&SequenceCounts::expired>},
     {"braid_sequences_lost",
      "Sequences whose first request failed, whose instance died, or that the server has dropped.",
