@@ -9,14 +9,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 #include "base/content_hash.h"
-#include "tensor/buffer.h"
-#include "tensor/bytes_elements.h"
+#include "sequences/sequence_record.h"
 
 namespace braid {
 namespace {
@@ -32,23 +30,15 @@ enum IdKind : uint8_t { kNumber = 0, kText = 1 };
 // ---- writing ----
 
 // Buffers small pieces. After the first fault, further calls have no effect.
-class Writer {
+class Writer final : public RecordWriter {
  public:
   Writer(int fd, const std::function<bool()>& give_up) : fd_(fd), give_up_(give_up) {
     buffer_.reserve(kBufferBytes);
   }
 
-  void Bytes(const void* data, size_t size) {
+  void Bytes(const void* data, size_t size) override {
     checksum_.Add(data, size);
     Put(data, size);
-  }
-  template <class T>
-  void Number(T number) {
-    Bytes(&number, sizeof(number));
-  }
-  void Text(std::string_view text) {
-    Number(static_cast<uint32_t>(text.size()));
-    Bytes(text.data(), text.size());
   }
   // Writes the end of the file.
   Status Finish() {
@@ -95,15 +85,6 @@ class Writer {
   Status fault_;
 };
 
-void WriteTensor(Writer& writer, const Tensor& tensor) {
-  writer.Text(tensor.name);
-  writer.Number(static_cast<uint8_t>(tensor.type));
-  writer.Number(static_cast<uint32_t>(tensor.shape.size()));
-  for (const int64_t dimension : tensor.shape) writer.Number(dimension);
-  writer.Number(uint64_t{tensor.data.size()});
-  writer.Bytes(tensor.data.data(), tensor.data.size());
-}
-
 void WriteSequence(Writer& writer, const SavedSequence& sequence) {
   if (const auto* text = std::get_if<std::string>(&sequence.id)) {
     writer.Number(kText);
@@ -112,8 +93,7 @@ void WriteSequence(Writer& writer, const SavedSequence& sequence) {
     writer.Number(kNumber);
     writer.Number(std::get<uint64_t>(sequence.id));
   }
-  writer.Number(static_cast<uint32_t>(sequence.states.size()));
-  for (const Tensor& state : sequence.states) WriteTensor(writer, state);
+  WriteStates(writer, sequence.states);
 }
 
 Status WriteContent(int fd, const SequenceFile& content, const std::function<bool()>& give_up) {
@@ -129,48 +109,26 @@ Status WriteContent(int fd, const SequenceFile& content, const std::function<boo
 
 // ---- reading ----
 
-Status Damaged(const std::string& what) { return InvalidArgumentError("it is damaged: " + what); }
-
-class Reader {
+class Reader final : public RecordReader {
  public:
-  // `size` is that of the whole file.
+  // `size` is that of the whole file. left() excludes its checksum.
   Reader(int fd, uint64_t size)
-      : fd_(fd), left_(size < kChecksumBytes ? 0 : size - kChecksumBytes), buffer_(kBufferBytes) {}
+      : RecordReader(size < kChecksumBytes ? 0 : size - kChecksumBytes), fd_(fd), buffer_(kBufferBytes) {}
 
-  // The remaining bytes of the file, without its checksum.
-  uint64_t left() const { return left_; }
-
-  // `what` names the field for the text of an error.
-  Status Bytes(void* to, uint64_t size, std::string_view what) {
-    BRAID_RETURN_IF_ERROR(CheckLeft(size, what));
-    BRAID_RETURN_IF_ERROR(Get(to, size, what));
-    checksum_.Add(to, size);
-    left_ -= size;
-    return OkStatus();
-  }
-  template <class T>
-  Status Number(T& number, std::string_view what) {
-    return Bytes(&number, sizeof(number), what);
-  }
-  Status Text(std::string& text, std::string_view what) {
-    uint32_t size = 0;
-    BRAID_RETURN_IF_ERROR(Number(size, what));
-    BRAID_RETURN_IF_ERROR(CheckLeft(size, what));
-    text.resize(size);
-    return Bytes(text.data(), size, what);
-  }
-  Status CheckLeft(uint64_t size, std::string_view what) const {
-    return size <= left_ ? OkStatus() : Damaged("it ends within " + std::string(what));
-  }
   // REQUIRES: left() == 0
   Status CheckSum() {
     ContentHash::Bytes found;
-    BRAID_RETURN_IF_ERROR(Get(found.data(), found.size(), "its checksum"));
-    return found == checksum_.bytes() ? OkStatus() : Damaged("its checksum is another one");
+    BRAID_RETURN_IF_ERROR(Fetch(found.data(), found.size(), "its checksum"));
+    return found == checksum_.bytes() ? OkStatus() : DamagedRecord("its checksum is another one");
   }
 
  private:
-  Status Get(void* to, uint64_t size, std::string_view what) {
+  Status Get(void* to, uint64_t size, std::string_view what) override {
+    BRAID_RETURN_IF_ERROR(Fetch(to, size, what));
+    checksum_.Add(to, size);
+    return OkStatus();
+  }
+  Status Fetch(void* to, uint64_t size, std::string_view what) {
     auto* at = static_cast<char*>(to);
     while (size > 0) {
       if (begin_ == end_ && size < buffer_.size()) {
@@ -195,58 +153,17 @@ class Reader {
     for (;;) {
       const ssize_t got = ::read(fd_, to, std::min(size, kPieceBytes));
       if (got > 0) return static_cast<size_t>(got);
-      if (got == 0) return Damaged("it ends within " + std::string(what));
+      if (got == 0) return DamagedRecord("it ends within " + std::string(what));
       if (errno != EINTR) return ErrnoError("read", errno);
     }
   }
 
   const int fd_;
-  uint64_t left_;
   std::vector<char> buffer_;
   size_t begin_ = 0;  // of the unread bytes in the buffer
   size_t end_ = 0;
   ContentHash checksum_;
 };
-
-// Checks that the bytes match type and shape, since they go to models unchanged.
-Status CheckTensor(const Tensor& tensor) {
-  const std::optional<int64_t> elements = ElementCount(tensor.shape);
-  if (!elements) return Damaged("a state has an impossible shape");
-  if (tensor.type != DataType::kBytes) {
-    return ByteSize(tensor.type, tensor.shape) == tensor.data.size()
-               ? OkStatus()
-               : Damaged("a state has not the bytes of its shape");
-  }
-  int64_t found = 0;
-  BytesElements walk(tensor.data.text());
-  while (walk.Next()) ++found;
-  return !walk.truncated() && found == *elements ? OkStatus()
-                                                 : Damaged("a state has not the strings of its shape");
-}
-
-Status ReadTensor(Reader& reader, Tensor& tensor) {
-  BRAID_RETURN_IF_ERROR(reader.Text(tensor.name, "the name of a state"));
-  uint8_t type = 0;
-  BRAID_RETURN_IF_ERROR(reader.Number(type, "the type of a state"));
-  if (type == 0 || type >= kDataTypeCount) {
-    return Damaged("a state has the unknown type " + std::to_string(type));
-  }
-  tensor.type = static_cast<DataType>(type);
-  uint32_t rank = 0;
-  BRAID_RETURN_IF_ERROR(reader.Number(rank, "the shape of a state"));
-  BRAID_RETURN_IF_ERROR(reader.CheckLeft(uint64_t{rank} * sizeof(int64_t), "the shape of a state"));
-  tensor.shape.resize(rank);
-  for (int64_t& dimension : tensor.shape) {
-    BRAID_RETURN_IF_ERROR(reader.Number(dimension, "the shape of a state"));
-  }
-  uint64_t size = 0;
-  BRAID_RETURN_IF_ERROR(reader.Number(size, "the bytes of a state"));
-  BRAID_RETURN_IF_ERROR(reader.CheckLeft(size, "the bytes of a state"));
-  HeapAllocator heap;
-  BRAID_ASSIGN_OR_RETURN(tensor.data, heap.Allocate(size));
-  BRAID_RETURN_IF_ERROR(reader.Bytes(tensor.data.mutable_data(), size, "the bytes of a state"));
-  return CheckTensor(tensor);
-}
 
 Status ReadId(Reader& reader, CorrelationId& id) {
   uint8_t kind = 0;
@@ -254,36 +171,29 @@ Status ReadId(Reader& reader, CorrelationId& id) {
   if (kind == kText) {
     std::string text;
     BRAID_RETURN_IF_ERROR(reader.Text(text, "the id of a sequence"));
-    if (text.empty()) return Damaged("a sequence has no id");
+    if (text.empty()) return DamagedRecord("a sequence has no id");
     id = std::move(text);
     return OkStatus();
   }
-  if (kind != kNumber) return Damaged("a sequence has an id of the unknown kind " + std::to_string(kind));
+  if (kind != kNumber)
+    return DamagedRecord("a sequence has an id of the unknown kind " + std::to_string(kind));
   uint64_t number = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(number, "the id of a sequence"));
-  if (number == 0) return Damaged("a sequence has no id");
+  if (number == 0) return DamagedRecord("a sequence has no id");
   id = number;
   return OkStatus();
 }
 
 Status ReadSequence(Reader& reader, SavedSequence& sequence) {
   BRAID_RETURN_IF_ERROR(ReadId(reader, sequence.id));
-  uint32_t states = 0;
-  BRAID_RETURN_IF_ERROR(reader.Number(states, "a sequence"));
-  // A large count allocates nothing by itself: each state takes bytes of the file, or is an error.
-  for (uint32_t i = 0; i < states; ++i) {
-    Tensor tensor;
-    BRAID_RETURN_IF_ERROR(ReadTensor(reader, tensor));
-    sequence.states.push_back(std::move(tensor));
-  }
-  return OkStatus();
+  return ReadStates(reader, sequence.states);
 }
 
 // Reads the format first, so that a file of a later server is reported as such.
 Status ReadHead(Reader& reader) {
   std::string magic(kMagic.size(), '\0');
   BRAID_RETURN_IF_ERROR(reader.Bytes(magic.data(), magic.size(), "its head"));
-  if (magic != kMagic) return Damaged("it is not a file of sequences");
+  if (magic != kMagic) return DamagedRecord("it is not a file of sequences");
   uint32_t format = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(format, "its head"));
   if (format == kSequenceFileFormat) return OkStatus();
@@ -304,7 +214,7 @@ Result<SequenceFile> ReadContent(int fd, uint64_t size) {
     BRAID_RETURN_IF_ERROR(ReadSequence(reader, sequence));
     content.sequences.push_back(std::move(sequence));
   }
-  if (reader.left() > 0) return Damaged("it goes on behind its last sequence");
+  if (reader.left() > 0) return DamagedRecord("it goes on behind its last sequence");
   BRAID_RETURN_IF_ERROR(reader.CheckSum());
   return content;
 }
@@ -339,7 +249,7 @@ Result<SequenceFile> ReadSequenceFile(const UniqueFd& folder, const std::string&
   }
   struct stat info = {};
   if (::fstat(file.get(), &info) != 0) return ErrnoError("fstat", errno);
-  if (!S_ISREG(info.st_mode)) return Damaged("it is not a regular file");
+  if (!S_ISREG(info.st_mode)) return DamagedRecord("it is not a regular file");
   return ReadContent(file.get(), static_cast<uint64_t>(info.st_size));
 }
 

@@ -9,13 +9,7 @@
 //   u64        number of sequences, and for each of them
 //     u8         0: its id is a number, 1: it is a text
 //     u64, text  the id
-//     u32        number of states, and for each of them
-//       text       name
-//       u8         type, a DataType
-//       u32        number of dimensions
-//       i64 ...    dimensions
-//       u64        number of bytes
-//       bytes      as Tensor::data
+//     states       see sequence_record.h, from the number of states on
 //   16 bytes   XXH3-128 of all bytes before it, in its canonical form
 //
 // A reader trusts no field of a file. It checks each length against the remaining bytes before use, and

@@ -2,7 +2,11 @@
 
 #include <bit>
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "tensor/buffer.h"
+#include "tensor/bytes_elements.h"
 #include "tensor/data_type.h"
 
 namespace braid {
@@ -13,95 +17,142 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 // More than any tensor has.
 constexpr uint32_t kMostDimensions = 64;
 
-template <class T>
-void Put(T number, std::string& out) {
-  out.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
-
-Status DamagedRecord() { return InvalidArgumentError("it is damaged"); }
-
-class RecordReader {
+class StringWriter final : public RecordWriter {
  public:
-  explicit RecordReader(std::string_view left) : left_(left) {}
-
-  template <class T>
-  bool Number(T& number) {
-    if (left_.size() < sizeof(number)) return false;
-    std::memcpy(&number, left_.data(), sizeof(number));
-    left_.remove_prefix(sizeof(number));
-    return true;
-  }
-  bool Bytes(uint64_t size, std::string_view& bytes) {
-    if (left_.size() < size) return false;
-    bytes = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return true;
-  }
-  bool empty() const { return left_.empty(); }
+  explicit StringWriter(std::string& out) : out_(out) {}
+  void Bytes(const void* data, size_t size) override { out_.append(static_cast<const char*>(data), size); }
 
  private:
-  std::string_view left_;
+  std::string& out_;
 };
 
-bool ReadState(RecordReader& reader, Tensor& state) {
-  uint32_t size = 0;
-  uint8_t type = 0;
-  uint32_t dimensions = 0;
-  std::string_view bytes;
-  if (!reader.Number(size) || !reader.Bytes(size, bytes)) return false;
-  state.name = bytes;
-  if (!reader.Number(type) || !reader.Number(dimensions) || dimensions > kMostDimensions) return false;
-  if (type == 0 || type >= kDataTypeCount) return false;
-  state.type = static_cast<DataType>(type);
-  for (uint32_t i = 0; i < dimensions; ++i) {
-    int64_t dimension = 0;
-    if (!reader.Number(dimension)) return false;
-    state.shape.push_back(dimension);
+class StringReader final : public RecordReader {
+ public:
+  explicit StringReader(std::string_view record) : RecordReader(record.size()), record_(record) {}
+
+ private:
+  Status Get(void* to, uint64_t size, std::string_view) override {
+    std::memcpy(to, record_.data(), size);
+    record_.remove_prefix(size);
+    return OkStatus();
   }
-  uint64_t data = 0;
-  if (!reader.Number(data) || !reader.Bytes(data, bytes)) return false;
-  state.data = CopyToHeap(std::as_bytes(std::span(bytes)));
-  return true;
+
+  std::string_view record_;
+};
+
+// Checks that the bytes match type and shape, since they go to models unchanged.
+Status CheckState(const Tensor& state) {
+  const std::optional<int64_t> elements = ElementCount(state.shape);
+  if (!elements) return DamagedRecord("a state has an impossible shape");
+  if (state.type != DataType::kBytes) {
+    return ByteSize(state.type, state.shape) == state.data.size()
+               ? OkStatus()
+               : DamagedRecord("a state has not the bytes of its shape");
+  }
+  int64_t found = 0;
+  BytesElements walk(state.data.text());
+  while (walk.Next()) ++found;
+  return !walk.truncated() && found == *elements ? OkStatus()
+                                                 : DamagedRecord("a state has not the strings of its shape");
+}
+
+Status ReadState(RecordReader& reader, Tensor& state) {
+  BRAID_RETURN_IF_ERROR(reader.Text(state.name, "the name of a state"));
+  uint8_t type = 0;
+  BRAID_RETURN_IF_ERROR(reader.Number(type, "the type of a state"));
+  if (type == 0 || type >= kDataTypeCount) {
+    return DamagedRecord("a state has the unknown type " + std::to_string(type));
+  }
+  state.type = static_cast<DataType>(type);
+  uint32_t rank = 0;
+  BRAID_RETURN_IF_ERROR(reader.Number(rank, "the shape of a state"));
+  BRAID_RETURN_IF_ERROR(reader.CheckLeft(uint64_t{rank} * sizeof(int64_t), "the shape of a state"));
+  if (rank > kMostDimensions) return DamagedRecord("a state has an impossible shape");
+  state.shape.resize(rank);
+  for (int64_t& dimension : state.shape) {
+    BRAID_RETURN_IF_ERROR(reader.Number(dimension, "the shape of a state"));
+  }
+  uint64_t size = 0;
+  BRAID_RETURN_IF_ERROR(reader.Number(size, "the bytes of a state"));
+  BRAID_RETURN_IF_ERROR(reader.CheckLeft(size, "the bytes of a state"));
+  HeapAllocator heap;
+  BRAID_ASSIGN_OR_RETURN(state.data, heap.Allocate(size));
+  BRAID_RETURN_IF_ERROR(reader.Bytes(state.data.mutable_data(), size, "the bytes of a state"));
+  return CheckState(state);
 }
 
 }  // namespace
+
+Status DamagedRecord(const std::string& why) { return InvalidArgumentError("it is damaged: " + why); }
+
+void RecordWriter::Text(std::string_view text) {
+  Number(static_cast<uint32_t>(text.size()));
+  Bytes(text.data(), text.size());
+}
+
+Status RecordReader::CheckLeft(uint64_t size, std::string_view what) const {
+  return size <= left_ ? OkStatus() : DamagedRecord("it ends within " + std::string(what));
+}
+
+Status RecordReader::Bytes(void* to, uint64_t size, std::string_view what) {
+  BRAID_RETURN_IF_ERROR(CheckLeft(size, what));
+  BRAID_RETURN_IF_ERROR(Get(to, size, what));
+  left_ -= size;
+  return OkStatus();
+}
+
+Status RecordReader::Text(std::string& text, std::string_view what) {
+  uint32_t size = 0;
+  BRAID_RETURN_IF_ERROR(Number(size, what));
+  BRAID_RETURN_IF_ERROR(CheckLeft(size, what));
+  text.resize(size);
+  return Bytes(text.data(), size, what);
+}
+
+void WriteStates(RecordWriter& writer, std::span<const Tensor> states) {
+  writer.Number(static_cast<uint32_t>(states.size()));
+  for (const Tensor& state : states) {
+    writer.Text(state.name);
+    writer.Number(static_cast<uint8_t>(state.type));
+    writer.Number(static_cast<uint32_t>(state.shape.size()));
+    for (const int64_t dimension : state.shape) writer.Number(dimension);
+    writer.Number(uint64_t{state.data.size()});
+    writer.Bytes(state.data.data(), state.data.size());
+  }
+}
+
+Status ReadStates(RecordReader& reader, std::vector<Tensor>& states) {
+  uint32_t count = 0;
+  BRAID_RETURN_IF_ERROR(reader.Number(count, "a sequence"));
+  // A large count allocates nothing by itself: each state takes bytes, or is an error.
+  for (uint32_t i = 0; i < count; ++i) {
+    BRAID_RETURN_IF_ERROR(ReadState(reader, states.emplace_back()));
+  }
+  return OkStatus();
+}
 
 std::string EncodeSequenceRecord(std::span<const Tensor> states) {
   std::string out;
   size_t bytes = 64;
   for (const Tensor& state : states) bytes += state.data.size() + state.name.size() + 128;
   out.reserve(bytes);
-  Put(kSequenceRecordFormat, out);
-  Put(static_cast<uint32_t>(states.size()), out);
-  for (const Tensor& state : states) {
-    Put(static_cast<uint32_t>(state.name.size()), out);
-    out += state.name;
-    Put(static_cast<uint8_t>(state.type), out);
-    Put(static_cast<uint32_t>(state.shape.size()), out);
-    for (const int64_t dimension : state.shape) Put(dimension, out);
-    Put(uint64_t{state.data.size()}, out);
-    out += state.data.text();
-  }
+  StringWriter writer(out);
+  writer.Number(kSequenceRecordFormat);
+  WriteStates(writer, states);
   return out;
 }
 
 Result<std::vector<Tensor>> DecodeSequenceRecord(std::string_view record) {
-  RecordReader reader(record);
+  StringReader reader(record);
   uint32_t format = 0;
-  uint32_t count = 0;
-  if (!reader.Number(format)) return DamagedRecord();
+  BRAID_RETURN_IF_ERROR(reader.Number(format, "its head"));
   if (format != kSequenceRecordFormat) {
     return UnsupportedError("it has format " + std::to_string(format) + ", this server reads format " +
                             std::to_string(kSequenceRecordFormat));
   }
-  if (!reader.Number(count)) return DamagedRecord();
   std::vector<Tensor> states;
-  for (uint32_t i = 0; i < count; ++i) {
-    Tensor state;
-    if (!ReadState(reader, state)) return DamagedRecord();
-    states.push_back(std::move(state));
-  }
-  if (!reader.empty()) return DamagedRecord();
+  BRAID_RETURN_IF_ERROR(ReadStates(reader, states));
+  if (reader.left() > 0) return DamagedRecord("it goes on behind its last state");
   return states;
 }
 
