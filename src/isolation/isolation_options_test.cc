@@ -29,7 +29,7 @@ TEST(IsolationOptionsTest, TheServersLevelAndThoseOfModels) {
 TEST(IsolationOptionsTest, RefusesWhatIsNoLevel) {
   IsolationOptions options;
   EXPECT_THAT(SetIsolation(options, "severe").message(), HasSubstr("none, basic, strict or separate"));
-  EXPECT_THAT(SetIsolation(options, "m=").message(), HasSubstr("'' is no level"));
+  EXPECT_THAT(SetIsolation(options, "m=").message(), HasSubstr("'' is not a level"));
   EXPECT_THAT(SetIsolation(options, "=basic").message(), HasSubstr("names no model"));
 }
 

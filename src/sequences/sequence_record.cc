@@ -32,7 +32,7 @@ class StringReader final : public RecordReader {
 
  private:
   Status Get(void* to, uint64_t size, std::string_view) override {
-    std::memcpy(to, record_.data(), size);
+    if (size > 0) std::memcpy(to, record_.data(), size);
     record_.remove_prefix(size);
     return OkStatus();
   }

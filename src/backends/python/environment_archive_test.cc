@@ -159,8 +159,8 @@ TEST_F(EnvironmentArchive, HardLinksStayInTheFolder) {
   EXPECT_THAT(Refusal({HardLink("a", "../outside")}), HasSubstr("outside of the archive"));
   EXPECT_THAT(Refusal({HardLink("a", scratch_ / "outside")}), HasSubstr("outside of the archive"));
   EXPECT_THAT(Refusal({Link("l", scratch_.path()), HardLink("a", "l/outside")}),
-              HasSubstr("no file of the archive before it"));
-  EXPECT_THAT(Refusal({HardLink("a", "later")}), HasSubstr("no file of the archive before it"));
+              HasSubstr("not an earlier file of the archive"));
+  EXPECT_THAT(Refusal({HardLink("a", "later")}), HasSubstr("not an earlier file of the archive"));
   Pack({File("one", "1"), HardLink("two", "one"), File("deep/x", "x"), HardLink("three", "./one"),
         File("two", "2")});
   auto done = Unpack();
