@@ -442,7 +442,7 @@ def test_many_requests_for_a_device_that_hangs_end_together(hanging, gpus):
         thread.join()
     assert texts.qsize() == 8
     # They waited for one copy in parallel, not in sequence.
-    assert server.log.count(HANGS + "; what needs it") == 1
+    assert server.log.count(HANGS + "; requests that need it") == 1
 
 
 def test_registering_does_not_wait_for_a_device_that_hangs(hanging, gpus, user):

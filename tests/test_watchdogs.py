@@ -141,7 +141,7 @@ def test_an_execute_that_comes_back_a_little_late_costs_its_requests_alone(repos
     before = ask(client)
     with client.fails("UNAVAILABLE", text=limit_of("m", 1000)):
         ask(client, "late")
-    server.wait_for_log(r"instance 'm_0' has come back")
+    server.wait_for_log(r"instance 'm_0' has returned")
     assert ask(client) == before
 
 

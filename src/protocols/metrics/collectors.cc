@@ -530,7 +530,7 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
   return [&, of_server = std::move(of_server)](MetricFamilies& families) {
     MetricFamily pss =
         Family("braid_worker_pss_bytes",
-               "Memory of a worker's process in bytes, with its part of shared memory", MetricType::Gauge);
+               "Memory of a worker's process in bytes (proportional set size)", MetricType::Gauge);
     std::vector<pid_t> pids;
     for (const auto& servable : catalog.All()) {
       const ServableInfo& info = servable->info();
