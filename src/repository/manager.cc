@@ -341,8 +341,9 @@ void Manager::Impl::ScanFolders() {
   }
   const std::vector<std::string> gone = table_.GoneFrom(*names);
   table_.NoteFolders(*names);
-  for (const std::string& name : gone) (void)UnloadFolder(name);  // a claimed model is retried at the next
-                                                                  // scan
+  for (const std::string& name : gone)
+    (void)UnloadFolder(name);  // a claimed model is retried at the next
+                               // scan
   FolderLoads::Outcome outcome;
   (void)LoadFolders(to_load, outcome);  // failures are logged, and retried at the next scan
 }

@@ -49,8 +49,8 @@ Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, st
   if (!memory.ok())
     return InvalidArgumentError(who + ": failed to open CUDA IPC handle: " + memory.status().message());
   if (info.byte_size > (*memory)->size()) {
-    return InvalidArgumentError(who + ": expected " + std::to_string(info.byte_size) +
-                                " bytes, got " + std::to_string((*memory)->size()));
+    return InvalidArgumentError(who + ": expected " + std::to_string(info.byte_size) + " bytes, got " +
+                                std::to_string((*memory)->size()));
   }
   return std::shared_ptr<const ClientRegion>(new CudaRegion(std::move(info), *std::move(memory), copies));
 }

@@ -529,8 +529,8 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
                                const WorkerCounters& counters, ProcessMemory& memory) {
   return [&, of_server = std::move(of_server)](MetricFamilies& families) {
     MetricFamily pss =
-        Family("braid_worker_pss_bytes",
-               "Memory of a worker's process in bytes (proportional set size)", MetricType::Gauge);
+        Family("braid_worker_pss_bytes", "Memory of a worker's process in bytes (proportional set size)",
+               MetricType::Gauge);
     std::vector<pid_t> pids;
     for (const auto& servable : catalog.All()) {
       const ServableInfo& info = servable->info();
