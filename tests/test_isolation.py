@@ -22,7 +22,7 @@ from harness.graphs import config as graphs_config
 from harness.graphs import single, tensor
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
-from harness.server import BINARY, Server, alive, children
+from harness.server import BINARY, Server, alive, children, descriptors
 from harness.waiting import wait_until
 
 TEXT = [("IN", "STRING", [1])]
@@ -391,10 +391,8 @@ def test_secrets_do_not_stay_on_the_command_line(hostile):
 def test_a_worker_has_no_descriptors_of_the_server(hostile, start):
     server = hostile("--worker-start", start)
     own = attempt(server, "hostile", "own_descriptors")["own_descriptors"]
-    server_sockets = {
-        os.readlink(f"/proc/{server.process.pid}/fd/{n}") for n in os.listdir(f"/proc/{server.process.pid}/fd")
-    }
-    listening = {link for link in own.values() if link.startswith("socket:")} & server_sockets
+    of_server = set(descriptors(server.process.pid).values())
+    listening = {link for link in own.values() if link.startswith("socket:")} & of_server
     assert not listening, "a socket of the server's own"
     assert len([link for link in own.values() if link.startswith("socket:")]) == 1, own
     assert all(

@@ -18,7 +18,7 @@ from harness.ensembles import ensemble, step
 from harness.environments import make_environment, parameter
 from harness.ovms import OvmsServer
 from harness.repository import IDENTITY, Repository, config, per_request
-from harness.server import ROOT, wait_until
+from harness.server import ROOT, descriptors, wait_until
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
@@ -312,17 +312,6 @@ def test_a_reload_takes_no_path(tmp_path):
 
 
 # ---- processes ----
-
-
-def descriptors(pid):
-    """Returns {number: target} of a process's descriptors."""
-    found = {}
-    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found[int(link.name)] = os.readlink(link)
-        except FileNotFoundError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("start", ["fork", "fresh"])

@@ -64,12 +64,18 @@ def shared_memory_in_use():
     return found
 
 
+def descriptors(pid):
+    """Returns {number: target} of a process's descriptors. One that is closed meanwhile is left out."""
+    found = {}
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found[int(link.name)] = os.readlink(link)
+    return found
+
+
 def listening_ports(pid):
     """Returns the TCP ports that a process listens on, IPv4."""
-    sockets = set()
-    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            sockets.add(os.readlink(link))
+    sockets = set(descriptors(pid).values())
     found = []
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
