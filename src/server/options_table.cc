@@ -532,7 +532,7 @@ const OptionSpec kOptionTable[] = {
         "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
         "until every sequence has ended; also --sequence-drain-seconds"),
     Works("isolate", "PARTS", Group::kModels, {SetIsolate, ShowIsolate},
-          "Native code that runs in processes of its own, so that a crash costs its requests and not the "
+          "Native code that runs in separate processes, so that a crash fails its requests and not the "
           "server: openvino, custom-nodes, images, calculators; several with commas"),
     Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
           "Pixels that the encoded images of one request may have together, before they are resized"),
@@ -707,9 +707,10 @@ const OptionSpec kOptionTable[] = {
             "responses are written in place, there are no message objects to keep"),
 
     // Users and rights
-    Works("token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
-          "Lines of an identity and its bearer token, or sha256: and the digest of one; read again when it "
-          "changes. With it, all but health is for these identities and for those of client certificates"),
+    Works(
+        "token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
+        "Lines of an identity and its bearer token (or sha256: and its digest); read again when it changes. "
+        "With it, all requests but health need such a token, or a client certificate"),
     Works("policy-file", "FILE", Group::kAccess, Text<AccessFiles<&A::policy>>(),
           "JSON that says which identity may use which APIs of which models; read again when it changes"),
     Works("http-restricted-api-file", "FILE", Group::kAccess, Text<&O::http_restricted_api_file>(),

@@ -11,6 +11,9 @@
 namespace braid {
 namespace {
 
+// The size of the largest message that is decoded into reused memory.
+constexpr size_t kMostReusedBytes = size_t{64} << 10;
+
 // Whether no output is on a GPU unless the request wants it there.
 bool Placed(const InferenceRequest& request, const std::vector<Tensor>& outputs) {
   return std::none_of(outputs.begin(), outputs.end(), [&](const Tensor& output) {
@@ -378,7 +381,10 @@ Status PythonInstance::OnMessage(const std::vector<std::byte>& message) {
   if (link_.channel == nullptr) return WorkerConversation::Malformed();
   switch (TypeOf(message)) {
     case MessageType::kExecuted: {
-      return Decode(message, executed_) ? HandleExecuted(executed_) : WorkerConversation::Malformed();
+      // A large message has its own memory: a worker must not make the server keep it.
+      ExecutedMessage large;
+      ExecutedMessage& executed = message.size() > kMostReusedBytes ? large : executed_;
+      return Decode(message, executed) ? HandleExecuted(executed) : WorkerConversation::Malformed();
     }
     case MessageType::kResponse: {
       ResponseMessage response;
