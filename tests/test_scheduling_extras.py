@@ -398,7 +398,7 @@ def test_without_a_cache_the_model_is_served_and_the_log_says_so(repository, ser
 
 # --- rate limiter
 
-# Reports by files how many run at once.
+# Reports by files how many run at once. The first execution waits until as many run as its request says.
 COUNT_RUNNING = """
 import os, time
 import numpy as np
@@ -412,7 +412,13 @@ class TritonPythonModel:
         self.mine = os.path.join(self.folder, args["model_instance_name"])
 
     def execute(self, requests):
+        wanted = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy()[0]
+        reached = f"{self.folder}-reached-{wanted}"
         open(self.mine, "w").close()
+        deadline = time.monotonic() + 30
+        while len(os.listdir(self.folder)) < wanted and not os.path.exists(reached) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        open(reached, "w").close()
         time.sleep(0.02)
         running = len(os.listdir(self.folder))
         os.remove(self.mine)
@@ -431,11 +437,13 @@ def limited(name, needs, instances):
     )
 
 
-def most_at_once(server, requests):
+def most_at_once(server, requests, wanted=1):
+    """Returns how many ran at once. The first waits until `wanted` run, since a busy machine may run them in turn."""
+
     def run(model):
         client = Client("grpc", server)
         try:
-            return client.infer(model, {"IN": np.array([1], dtype=np.int32)}).as_numpy("OUT")[0]
+            return client.infer(model, {"IN": np.array([wanted], dtype=np.int32)}).as_numpy("OUT")[0]
         finally:
             client.close()
 
@@ -455,7 +463,7 @@ def test_resources_bound_what_runs_at_once(repository, serve):
         "--load-model=one",
         "--load-model=two",
     )
-    assert most_at_once(server, ["one"] * 12) == 2
+    assert most_at_once(server, ["one"] * 12, wanted=2) == 2
     assert most_at_once(server, ["two"] * 6) == 1
     assert most_at_once(server, ["one", "two"] * 8) <= 2
 
@@ -464,7 +472,7 @@ def test_resources_mean_nothing_without_the_option(repository, serve):
     repository.add("one", COUNT_RUNNING, limited("one", 1, 3))
     (repository.path / "running").mkdir()
     server = serve(repository, "--model-control-mode=explicit", "--load-model=one")
-    assert most_at_once(server, ["one"] * 12) == 3
+    assert most_at_once(server, ["one"] * 12, wanted=3) == 3
 
 
 def test_a_need_beyond_the_limit_fails_the_load(repository, serve):
