@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 #include "config/field_fault.h"
 #include "config/folder.h"
-#include "config/guess_backend.h"
+#include "config/known_backends.h"
 #include "config/sequence_config.h"
 
 namespace braid {
@@ -414,9 +414,7 @@ std::vector<std::string> NormalizeConfig(ModelConfig& config, const GpuPlacement
         notes.push_back(std::move(note));
     }
   }
-  if (config.backend() == "python" && config.default_model_filename().empty()) {
-    config.set_default_model_filename("model.py");
-  }
+  config.set_default_model_filename(ModelFileOf(config));
   if (IsEnsemble(config)) return notes;
   auto& optimization = *config.mutable_optimization();
   if (!optimization.has_input_pinned_memory()) optimization.mutable_input_pinned_memory()->set_enable(true);
@@ -432,8 +430,10 @@ Status ValidateModelFile(const ModelConfig& config) {
         "'default_model_filename' must name a file in the version folder, without '..', for " +
         config.name());
   }
-  if (config.backend() == "python" && !file.ends_with(".py")) {
-    return InternalError("Model name must end with '.py'. Model name is \"" + file + "\".");
+  const KnownBackend* backend = FindKnownBackend(config.backend());
+  if (backend != nullptr && !file.ends_with(backend->file_extension)) {
+    return InternalError("Model name must end with '" + std::string(backend->file_extension) +
+                         "'. Model name is \"" + file + "\".");
   }
   return OkStatus();
 }

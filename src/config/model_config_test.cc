@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/guess_backend.h"
+#include "config/known_backends.h"
 #include "config/supported_features.h"
 
 namespace braid {

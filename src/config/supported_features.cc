@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "config/known_backends.h"
+
 namespace braid {
 
 FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
@@ -23,8 +25,8 @@ FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
                     field + ".use_growable_memory");
     }
   }
-  // Python models do not see these fields, neither in Triton nor here.
-  if (config.backend() != "python") {
+  // Users' code does not see these fields, neither in Triton nor here.
+  if (!RunsUserCode(config.backend())) {
     const std::string why = " is not supported: no backend has such tensors";
     if (config.batch_input_size() > 0) return refuse("'batch_input'" + why, "batch_input");
     if (config.batch_output_size() > 0) return refuse("'batch_output'" + why, "batch_output");

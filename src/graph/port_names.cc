@@ -74,11 +74,6 @@ Result<Parsed> Parse(std::string_view text) {
 
 }  // namespace
 
-Result<Port> ParsePort(std::string_view text) {
-  BRAID_ASSIGN_OR_RETURN(Parsed parsed, Parse(text));
-  return std::move(parsed.port);
-}
-
 std::vector<Port> ParsePorts(const google::protobuf::RepeatedPtrField<std::string>& texts,
                              std::string_view where, std::vector<std::string>& faults) {
   std::vector<Port> ports;

@@ -11,9 +11,6 @@
 
 namespace braid::graph {
 
-// Errors: INVALID_ARGUMENT, with the text and the expected syntax.
-Result<Port> ParsePort(std::string_view text);
-
 // Returns the ports of one kind of a node or a graph, in the order of the texts. Ports without a tag are
 // numbered in their order; a tag without an index has index 0. Faults of names and indices (duplicates, gaps)
 // are added to `faults`, each after `where`, and the port is left out.

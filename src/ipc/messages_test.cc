@@ -611,19 +611,5 @@ TEST(WireReader, CountIsBoundedByTheBytesBehindIt) {
   EXPECT_FALSE(reader.ok());
 }
 
-TEST(WireWriter, ReservedCountIsSetLater) {
-  Encoded bytes;
-  WireWriter writer(bytes);
-  writer.PutText("a");
-  const size_t place = writer.Reserve();
-  writer.PutText("b");
-  writer.Patch(place, 77);
-  WireReader reader(bytes);
-  EXPECT_EQ(reader.GetText(), "a");
-  EXPECT_EQ(reader.Get<uint32_t>(), 77u);
-  EXPECT_EQ(reader.GetText(), "b");
-  EXPECT_TRUE(reader.at_end());
-}
-
 }  // namespace
 }  // namespace braid

@@ -58,16 +58,6 @@ Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel&
                               ", which was not handed over");
 }
 
-std::shared_ptr<Segment> SegmentMap::Containing(const void* address) const {
-  const auto* at = static_cast<const std::byte*>(address);
-  MutexLock lock(mutex_);
-  for (const auto& [id, segment] : segments_) {
-    if (!segment->on_device() && at >= segment->base() && at < segment->base() + segment->size())
-      return segment;
-  }
-  return nullptr;
-}
-
 size_t SegmentMap::size() const {
   MutexLock lock(mutex_);
   return segments_.size();

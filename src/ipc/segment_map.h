@@ -27,8 +27,6 @@ class SegmentMap {
   // before the first message that names it, so this never waits. Errors: INVALID_ARGUMENT if the peer has not
   // sent it; those of Channel::ReceiveSegment().
   Result<std::shared_ptr<Segment>> FindOrReceive(uint32_t id, Channel& channel);
-  // Returns the segment that contains `address`, or null.
-  std::shared_ptr<Segment> Containing(const void* address) const;
   size_t size() const;
 
  private:

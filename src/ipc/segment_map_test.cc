@@ -47,22 +47,6 @@ TEST(SegmentMap, LaterSegmentTakesThePlaceOfOneWithTheSameName) {
   EXPECT_EQ(first.use_count(), 1);
 }
 
-TEST(SegmentMap, FindsByAddress) {
-  SegmentMap map;
-  auto one = Make(1, 4096);
-  auto two = Make(2, 8192);
-  map.Add(one);
-  map.Add(two);
-  EXPECT_EQ(map.Containing(one->base()), one);
-  EXPECT_EQ(map.Containing(two->base() + 8191), two);
-  EXPECT_NE(map.Containing(two->base() + 8192), two);
-  int outside = 0;
-  EXPECT_EQ(map.Containing(&outside), nullptr);
-  EXPECT_EQ(map.Containing(nullptr), nullptr);
-  map.Remove(1);
-  EXPECT_EQ(map.Containing(one->base()), nullptr);
-}
-
 TEST(SegmentMap, WaitsForAnotherThreadToAdd) {
   SegmentMap map;
   EXPECT_EQ(map.WaitFor(1, 0), nullptr);

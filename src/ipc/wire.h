@@ -29,13 +29,6 @@ class WireWriter {
     PutBytes({reinterpret_cast<const std::byte*>(text.data()), text.size()});
   }
 
-  // For counts that are known only later: writes a uint32 and returns its position for Patch().
-  size_t Reserve() {
-    Put(uint32_t{0});
-    return out_.size() - sizeof(uint32_t);
-  }
-  void Patch(size_t place, uint32_t value) { std::memcpy(out_.data() + place, &value, sizeof(value)); }
-
  private:
   void Append(const void* bytes, size_t size) {
     const size_t at = out_.size();

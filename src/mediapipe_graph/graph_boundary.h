@@ -39,12 +39,6 @@ BoundaryStream OutputStream(std::string_view text);
 graph::ValueType InputPacketType(BoundaryKind kind);
 graph::ValueType OutputPacketType(BoundaryKind kind);
 
-// Whether streams of this kind take BYTES unchanged from the wire, and any other text as a type, too. Such
-// streams take tensors of DataType::kCustom.
-constexpr bool TakesCustomTypes(BoundaryKind kind) {
-  return kind == BoundaryKind::kPythonTensor || kind == BoundaryKind::kMessage;
-}
-
 // Checks whether a client's tensor can enter a stream of this kind; its dimensions may be negative. Errors,
 // in the texts of FaultError: kInvalidShape, kInvalidPrecision, kInvalidContentSize, kInvalidValueCount,
 // kInvalidStringInput, kInvalidNoOfShapeDimensions, kInvalidNoOfChannels.

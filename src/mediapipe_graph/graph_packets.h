@@ -20,7 +20,6 @@ struct PythonTensor {
 struct OvTensor {
   Tensor tensor;
 };
-using OvTensors = std::vector<OvTensor>;
 
 // TENSOR, TFTENSOR and IMAGE (one image, height, width, channels): tensors whose packets must not be mixed.
 struct MediaTensor {

@@ -7,8 +7,8 @@
 #include "base/temporary_folder.h"
 #include "base/utf8.h"
 #include "config/config_json.h"
-#include "config/guess_backend.h"
 #include "config/isolated_parts.h"
+#include "config/known_backends.h"
 #include "config/model_config.h"
 #include "pipeline/ensemble_dag.h"
 
@@ -25,7 +25,7 @@ constexpr std::string_view kFilesPrefix = "braid-files-";
 bool ChoosesCode(const inference::ModelConfig& config, std::string_view parameter) {
   if (parameter == "EXECUTION_ENV_PATH" || parameter == "WORKER_ISOLATION" || parameter == kIsolateParameter)
     return true;
-  return config.backend() != "python" &&
+  return !RunsUserCode(config.backend()) &&
          (parameter.ends_with("_DIR") || parameter.ends_with("_PATH") || parameter.ends_with("_FILE"));
 }
 
@@ -35,11 +35,9 @@ std::map<std::string, std::string> CodeChoices(const inference::ModelConfig& con
   std::map<std::string, std::string> choices = {
       {"backend", config.backend()},
       {"runtime", config.runtime()},
-      {"default_model_filename", config.default_model_filename()},
+      {"default_model_filename", ModelFileOf(config)},
       {"model_repository_agents", config.model_repository_agents().SerializeAsString()},
       {"platform", IsEnsemble(config) ? "ensemble" : ""}};
-  if (config.backend() == "python" && config.default_model_filename().empty())
-    choices["default_model_filename"] = "model.py";
   for (const auto& [capability, file] : config.cc_model_filenames())
     choices["cc_model_filenames[" + capability + "]"] = file;
   for (const auto& [name, value] : config.parameters()) {

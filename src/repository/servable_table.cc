@@ -463,11 +463,6 @@ bool ServableTable::IsOfConfigLocked(const std::string& name) const {
   return entry != entries_.end() && entry->second.owner == Owner::kConfig;
 }
 
-bool ServableTable::IsOfConfig(const std::string& name) const {
-  MutexLock lock(mutex_);
-  return IsOfConfigLocked(name);
-}
-
 // REQUIRES: mutex_ is held when the result is called. The thread-safety analysis cannot check that.
 DependencyGraph::BuildOf ServableTable::Builds() const {
   return [this](const ServableUse& use) -> std::optional<uint64_t> {

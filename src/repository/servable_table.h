@@ -149,8 +149,6 @@ class ServableTable {
 
   // ---- ensembles and pipelines ----
 
-  // Whether the name belongs to the config.json. Ensembles use such a servable without loading it.
-  bool IsOfConfig(const std::string& name) const;
   // Dependencies of a model that its dependents must not reload; nullopt otherwise. Such models are served
   // from a load request's files, or belong to the config.json. For the latter, the result is empty.
   std::optional<std::set<std::string>> KeptUses(const std::string& name) const;

@@ -18,9 +18,10 @@ Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, 
     if (access.serves(static_cast<Api>(api))) options.served.Add(static_cast<Api>(api));
   }
   options.document_api = OpenApiRoute::ApiOf(options.served);
-  std::vector<OpenApiPart> parts{{OpenApiKservePart(), KserveHttp::Routes()}};
-  if (protocols.tensorflow_serving) parts.push_back({OpenApiTensorFlowServingPart(), TfsRoutes::Routes()});
-  if (protocols.metrics) parts.push_back({OpenApiMetricsPart(), MetricsRoute::Routes()});
+  std::vector<OpenApiPart> parts{{OpenApiPartText("kserve"), KserveHttp::Routes()}};
+  if (protocols.tensorflow_serving)
+    parts.push_back({OpenApiPartText("tensorflow_serving"), TfsRoutes::Routes()});
+  if (protocols.metrics) parts.push_back({OpenApiPartText("metrics"), MetricsRoute::Routes()});
   BRAID_ASSIGN_OR_RETURN(PortDescription description, OpenApiDocument(options, parts));
   route.Publish(options.document_api, std::move(description));
   return OkStatus();

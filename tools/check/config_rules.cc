@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/nearest_name.h"
+#include "config/known_backends.h"
 #include "config/without_effect.h"
 
 namespace braid::check {
@@ -205,13 +206,13 @@ void ApplyModelRules(const TextFile& file, const std::string& servable, const Ru
                      Level::kNote, each.message, each.advice, kConfiguration});
   }
   const TextField* backend = file.fields().Find("backend");
-  const bool python = backend == nullptr || backend->value == "python";
+  const bool user_code = backend == nullptr || RunsUserCode(backend->value);
   for (const TextField& field : file.fields().all()) {
     CheckParameterName(file, field, servable, findings);
     const std::string plain = WithoutIndexes(field.path);
     for (const Rule& rule : rules) {
       if (plain != rule.field || (!rule.value.empty() && rule.value != field.value)) continue;
-      if (rule.id == "state-output" && !python) continue;
+      if (rule.id == "state-output" && !user_code) continue;
       // Reports only the first element of a list of scalars.
       if (field.path.ends_with("]") && !field.path.ends_with("[0]") && !field.value.empty()) continue;
       findings.Add({rule.level, std::string(rule.id), file.path(), field.name, std::string(rule.message),

@@ -77,9 +77,8 @@ struct Run {
   std::string errors;
 };
 
-// Returns whether the process ended in time.
-bool AwaitExit(pid_t pid, int64_t timeout_ms) {
-  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+// Returns whether the process of a pidfd ended in time.
+bool AwaitExit(const UniqueFd& process, int64_t timeout_ms) {
   const int64_t deadline = SteadyNowNs() + timeout_ms * kMillisecondNs;
   for (;;) {
     const int64_t left = deadline - SteadyNowNs();
@@ -111,13 +110,15 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   if (options.memory_bytes > 0) start.limits.push_back(Limit(RLIMIT_DATA, options.memory_bytes));
   const auto pid = StartProgram(start);
   if (!pid.ok()) return pid.status().WithPrefix("cannot start the Python interpreter ");
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
+  const Status opened = process.valid() ? OkStatus() : ErrnoError("pidfd_open", errno);
   const auto family = ProcessFamily::Found(*pid);
   Run run;
-  if (family.ok()) {
-    run.timed_out = !AwaitExit(*pid, options.timeout_seconds * 1000);
+  if (opened.ok() && family.ok()) {
+    run.timed_out = !AwaitExit(process, options.timeout_seconds * 1000);
     if (run.timed_out) {
       ::kill(*pid, SIGUSR1);
-      AwaitExit(*pid, kLastWordsMs);
+      AwaitExit(process, kLastWordsMs);
     }
   }
   // The process stays a zombie until waitpid(), so its id is not reused.
@@ -126,6 +127,7 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   }
   BRAID_RETURN_IF_ERROR(family.status());
   static_cast<void>(family->End(kEndNs));
+  BRAID_RETURN_IF_ERROR(opened);
   run.answer = ContentOf(out);
   run.errors = ContentOf(errors);
   return run;

@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "backends/openvino/triton_files.h"
+#include "backends/python/python_files.h"
 #include "config/initial_states.h"
+#include "config/known_backends.h"
 #include "config/model_config.h"
 #include "config/model_name.h"
 #include "config/servable_info.h"
@@ -37,8 +38,8 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 
 std::string KindOf(const inference::ModelConfig& config) {
   if (IsEnsemble(config)) return "ensemble";
-  if (config.backend() == "openvino" || IsOtherRuntime(config.backend())) return "OpenVINO model";
-  return config.backend() == "python" ? "Python model" : "model of backend '" + config.backend() + "'";
+  const KnownBackend* backend = FindKnownBackend(config.backend());
+  return backend != nullptr ? std::string(backend->kind) : "model of backend '" + config.backend() + "'";
 }
 
 }  // namespace
@@ -347,14 +348,14 @@ bool RepositoryCheck::KnowsBackend(const std::string& name) const {
 }
 
 std::vector<std::string> RepositoryCheck::Backends() const {
-  std::vector<std::string> names = {"python",   "openvino", "onnxruntime", "tensorflow",
-                                    "tensorrt", "tflite",   "pytorch"};
+  std::vector<std::string> names;
+  for (const KnownBackend& each : KnownBackends()) names.emplace_back(each.name);
   std::error_code fault;
   for (std::filesystem::directory_iterator at(options_.folders->backend_directory, fault), end;
        !fault && at != end; at.increment(fault)) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(at->path() / "model.py", ignored))
-      names.push_back(at->path().filename());
+    std::string name = at->path().filename();
+    if (!PythonFiles::HostedIn(options_.folders->backend_directory, name).empty())
+      names.push_back(std::move(name));
   }
   return names;
 }

@@ -56,7 +56,6 @@ class RepositoryCheck {
                 const std::optional<CodePlace>& code = std::nullopt);
   std::string FieldOf(const Status& status, const inference::ModelConfig& config, int64_t version,
                       const Folder& folder) const;
-  std::string AdviceOn(const inference::ModelConfig& config, const std::string& field) const;
   bool KnowsBackend(const std::string& name) const;
   std::vector<std::string> Backends() const;
   std::string WhyMissing(const std::string& model) const;

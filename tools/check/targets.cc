@@ -1,13 +1,13 @@
 #include "check/targets.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "check/json_fields.h"
 #include "config/config_file.h"
+#include "config/known_backends.h"
 #include "config/model_name.h"
 #include "repository/version_policy.h"
 
@@ -19,11 +19,6 @@ namespace fs = std::filesystem;
 // The depth of the search for repositories and files.
 constexpr int kDeepestFolder = 8;
 constexpr size_t kMostEntries = 100000;
-
-// Files that make a version folder a model.
-constexpr std::array<std::string_view, 9> kModelFiles = {"model.py",     "model.xml",      "model.onnx",
-                                                         "model.pt",     "model.plan",     "model.savedmodel",
-                                                         "model.tflite", "model.graphdef", "model.pdmodel"};
 
 bool IsPlainFile(const fs::path& path) {
   std::error_code fault;
@@ -56,7 +51,7 @@ bool IsModelFolder(const fs::path& folder) {
   return std::ranges::any_of(FoldersIn(folder), [](const fs::path& version) {
     if (!ParseVersion(version.filename().string())) return false;
     std::error_code fault;
-    return std::ranges::any_of(kModelFiles,
+    return std::ranges::any_of(ModelFileNames(),
                                [&](std::string_view file) { return fs::exists(version / file, fault); });
   });
 }

@@ -12,6 +12,7 @@
 #include "backends/openvino/runtime.h"
 #include "backends/openvino/triton_files.h"
 #include "backends/openvino/triton_model.h"
+#include "config/known_backends.h"
 
 namespace braid {
 namespace {
@@ -61,7 +62,10 @@ Result<OpenVinoBackend::LoadedModel> OpenVinoBackend::Load(const OvmsModelConfig
   });
 }
 
-bool OpenVinoBackend::StandsInFor(std::string_view backend) const { return IsOtherRuntime(backend); }
+bool OpenVinoBackend::StandsInFor(std::string_view backend) const {
+  const KnownBackend* known = FindKnownBackend(backend);
+  return known != nullptr && known->runner == name();
+}
 
 std::string OpenVinoBackend::DefaultFile(const inference::ModelConfig& config,
                                          const std::string& version_path) const {

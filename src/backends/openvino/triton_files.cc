@@ -21,11 +21,6 @@ std::string FirstOf(const std::string& version_path, std::initializer_list<const
 
 }  // namespace
 
-bool IsOtherRuntime(std::string_view backend) {
-  return backend == "onnxruntime" || backend == "tensorflow" || backend == "tflite" || backend == "pytorch" ||
-         backend == "tensorrt";
-}
-
 Status CheckTritonBackend(const inference::ModelConfig& config) {
   const std::string who = "model '" + config.name() + "': ";
   if (config.backend() == "pytorch") {

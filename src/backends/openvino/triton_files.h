@@ -2,16 +2,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 #include "model_config.pb.h"
 
 namespace braid {
-
-// Whether the backend belongs to another runtime: one whose models OpenVINO reads ("onnxruntime",
-// "tensorflow", "tflite"), or a known one that CheckTritonBackend() refuses.
-bool IsOtherRuntime(std::string_view backend);
 
 // Errors: UNSUPPORTED for models of a runtime whose files OpenVINO does not read; the text says how to go on.
 Status CheckTritonBackend(const inference::ModelConfig& config);

@@ -14,16 +14,20 @@ namespace braid {
 class PythonFiles : public Backend {
  public:
   std::string_view name() const override { return "python"; }
-  // A Python-based backend is a folder with a model.py that all of its models run.
   std::string HostedFile(std::string_view backend, const std::string& backend_directory) const override {
-    std::string file = backend_directory + "/" + std::string(backend) + "/model.py";
-    return IsFile(file) ? file : std::string();
+    return HostedIn(backend_directory, backend);
   }
   std::string DefaultFile(const inference::ModelConfig&, const std::string&) const override {
     return "model.py";
   }
   bool RunsUserCode() const override { return true; }
 
+  // Returns the file of a Python-based backend: a folder with a model.py that all of its models run. Empty if
+  // there is none.
+  static std::string HostedIn(const std::string& backend_directory, std::string_view backend) {
+    std::string file = backend_directory + "/" + std::string(backend) + "/model.py";
+    return IsFile(file) ? file : std::string();
+  }
   // Returns the name of the model's module: "1.model" for a file in the version folder, "model" for a hosted
   // backend's.
   static std::string ModuleName(const ModelLocation& location) {

@@ -138,7 +138,7 @@ class KeptStream final : public StreamSink {
   int wants_ = 0;
 };
 
-// A calculator whose Process() is a function of the test, for one test at a time. Streams are OvTensors.
+// A calculator whose Process() is a function of the test, for one test at a time. Streams carry OvTensor.
 class TestCalculator final : public graph::Calculator {
  public:
   inline static std::function<Status(graph::Context&)> process;

@@ -180,7 +180,7 @@ class Maker {
   }
 
   PortDescription Describe() const {
-    Json document = ParseJson(OpenApiServerPart());
+    Json document = ParseJson(OpenApiPartText("server"));
     document["info"]["version"] = options_.version;
     document["security"] = Json::array();
     if (options_.has_tokens) document["security"].push_back(ByToken());
@@ -209,7 +209,7 @@ Result<PortDescription> OpenApiDocument(const OpenApiOptions& options,
   Maker maker(options);
   try {
     const HttpRoute own{"GET", kOpenApiPath, options.document_api, HttpScope::kNamed, nullptr};
-    BRAID_RETURN_IF_ERROR(maker.Add({OpenApiServerPart(), {&own, 1}}));
+    BRAID_RETURN_IF_ERROR(maker.Add({OpenApiPartText("server"), {&own, 1}}));
     for (const OpenApiPart& part : parts) BRAID_RETURN_IF_ERROR(maker.Add(part));
     return maker.Describe();
   } catch (const Json::exception& fault) {

@@ -1,6 +1,6 @@
 // OpenApiDocument: the REST API of a port as an OpenAPI 3.0 document, built from the routing tables.
 //
-//   const OpenApiPart metrics{OpenApiMetricsPart(), MetricsRoute::Routes()};
+//   const OpenApiPart metrics{OpenApiPartText("metrics"), MetricsRoute::Routes()};
 //   auto description = OpenApiDocument(
 //       {.version = "1.0", .document_api = Api::kMetrics, .served = served}, {metrics});
 //

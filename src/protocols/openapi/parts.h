@@ -9,9 +9,7 @@
 
 namespace braid {
 
-std::string_view OpenApiServerPart();
-std::string_view OpenApiKservePart();
-std::string_view OpenApiTensorFlowServingPart();
-std::string_view OpenApiMetricsPart();
+// Returns the text of NAME.json. REQUIRES: the file exists.
+std::string_view OpenApiPartText(std::string_view name);
 
 }  // namespace braid
