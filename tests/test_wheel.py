@@ -34,9 +34,21 @@ def wheel(tmp_path_factory):
 def python(wheel, tmp_path_factory):
     """The interpreter of an environment with the wheel, and with only its dependencies from the project's environment."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     interpreter = folder / "bin/python"
-    install = [interpreter, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    # The pip of the tests; an environment's own would take many seconds to install.
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        interpreter,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        wheel,
+    ]
     subprocess.run(install, check=True, timeout=100)
     (packages,) = folder.glob("lib/python3*/site-packages")
     ours = pathlib.Path(sys.prefix) / packages.relative_to(folder)

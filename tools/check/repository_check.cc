@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "backends/openvino/triton_files.h"
 #include "backends/python/python_files.h"
 #include "config/initial_states.h"
 #include "config/known_backends.h"
