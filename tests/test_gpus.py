@@ -208,7 +208,7 @@ def test_a_gpu_that_is_not_there_is_an_error_or_the_cpu(repository, serve, conne
     server = serve(repository, "--gpu-fallback", "cpu")
     assert places(connect("http", server), "m", 1) == ["m_0_0 CPU 0"]
     assert (
-        "instance group m_0 of model m has kind KIND_GPU, and its GPUs are not there: its instances run on the CPU "
+        "instance group m_0 of model m has kind KIND_GPU but its GPUs are not available; its instances run on the CPU "
         "(--gpu-fallback=cpu)" in server.log
     )
 

@@ -117,7 +117,7 @@ def test_settings_that_need_stateful(tmp_path, key):
     [
         ({"shape": "auto"}, "a stateful model cannot have an automatic shape"),
         ({"batch_size": "auto"}, "a stateful model cannot have an automatic batch size"),
-        ({"target_device": "GPU"}, "stateful models run on the CPU alone"),
+        ({"target_device": "GPU"}, "stateful models run only on the CPU"),
         ({"max_sequence_number": 1 << 32}, "Sequence max number parameter too high"),
     ],
 )

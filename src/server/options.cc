@@ -156,8 +156,8 @@ Status CheckTogether(const ServerOptions& options) {
   }
   for (const std::string& repository : options.folders.model_repositories) {
     if (repository.find("://") != std::string::npos) {
-      return InvalidArgumentError(fmt::format(
-          "--model-repository: '{}' is remote: this server reads models from folders alone", repository));
+      return InvalidArgumentError(
+          fmt::format("--model-repository: '{}' is remote; models must be in local folders", repository));
     }
   }
   const auto& startup = options.folders.startup_models;
@@ -183,7 +183,7 @@ Status CheckTogether(const ServerOptions& options) {
   const TraceSettings& trace = options.trace.settings;
   if (trace.mode == "triton" && !trace.off() && trace.file.empty()) {
     return InvalidArgumentError(
-        "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
+        "tracing is on but has no file; set one with --trace-config triton,file=FILE");
   }
   if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--admin-apis needs --admin-address");

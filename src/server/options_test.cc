@@ -136,9 +136,8 @@ TEST(Options, NativeCodeIsIsolatedByParts) {
   EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate", "openvino,calculators"}).options.isolate.calculators);
-  EXPECT_THAT(
-      Parse({"models", "--isolate", "openvino,python"}).err,
-      StartsWith("braid serve: --isolate: 'python' is nothing that can be isolated; these can: openvino,"));
+  EXPECT_THAT(Parse({"models", "--isolate", "openvino,python"}).err,
+              StartsWith("braid serve: --isolate: cannot isolate 'python'; expected any of openvino,"));
 }
 
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
@@ -259,7 +258,7 @@ TEST(Options, SaysWhatIsWrong) {
        "--api_key_file of OpenVINO Model Server is not supported: name a file of tokens by --token-file"},
       {{"m", "--frobnicate"}, "unknown option '--frobnicate'"},
       {{"s3://bucket/models"},
-       "--model-repository: 's3://bucket/models' is remote: this server reads models from folders alone"},
+       "--model-repository: 's3://bucket/models' is remote; models must be in local folders"},
       {{"m", "-x"}, "unknown option '-x'"},
       {{"m", "--http-port"}, "--http-port needs a value"},
       {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},
