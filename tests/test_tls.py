@@ -324,7 +324,7 @@ def test_a_certificate_is_an_identity_of_a_policy(repository, serve, folder, tmp
             None,
             401,
             "StatusCode.UNAUTHENTICATED",
-            "the API 'inference'{} is not for everybody: expecting a client certificate",
+            "the API 'inference'{} requires a client certificate",
         ),
     ]:
         shown = (folder / f"{client}.pem", folder / f"{client}.key") if client else None
