@@ -388,7 +388,7 @@ def test_metrics_for_others_bring_no_console(repository, serve):
     assert infer(server, "talks")[0] == 403
     server = serve(repository, "--metrics-address=0.0.0.0", "--allow-console=true")
     assert f"console:   http://{server.metrics.replace('0.0.0.0', '127.0.0.1')}/console/\n" in server.stdout
-    assert "other machines reach it; --host 127.0.0.1 is for this machine alone" in server.stdout
+    assert "reachable from other machines; use --host 127.0.0.1 for local clients only" in server.stdout
     assert infer(server, "talks")[0] == 200
 
 

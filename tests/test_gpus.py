@@ -291,7 +291,7 @@ def test_a_gpu_that_is_full_gets_no_model(gpus, repository, serve, connect):
         client.raw.load_model("on0")
     client.raw.load_model("on1")
     gpus.fail("nvmlDeviceGetMemoryInfo 15")
-    with client.fails("INVALID_ARG", contains="--model-load-gpu-limit cannot be kept without nvmlDeviceGetMemoryInfo"):
+    with client.fails("INVALID_ARG", contains="cannot check --model-load-gpu-limit: nvmlDeviceGetMemoryInfo"):
         client.raw.load_model("on0")
 
 

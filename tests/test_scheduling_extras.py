@@ -393,7 +393,7 @@ def test_without_a_cache_the_model_is_served_and_the_log_says_so(repository, ser
     server = serve(repository)
     client = connect("grpc", server)
     assert [call(client, 1), call(client, 1)] == [1, 2]
-    server.wait_for_log("'cached' asks for the response cache, which is off")
+    server.wait_for_log("'cached' enables the response cache, but the server has none")
 
 
 # --- rate limiter

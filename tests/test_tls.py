@@ -359,7 +359,7 @@ def test_certificates_are_read_again(repository, serve, folder, tmp_path):
     kept.getresponse().read()
     # A certificate without its key is unusable: the previous pair stays in use.
     shutil.copy(folder / "client.pem", own / "server.pem")
-    server.wait_for_log("certificates stay as they were: cannot use the server key")
+    server.wait_for_log("keeping the previous certificates: cannot use the server key")
     assert number_over("http") == before
     subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", tmp_path], check=True)
     for name in ["server.pem", "server.key"]:
