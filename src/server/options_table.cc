@@ -696,10 +696,9 @@ const OptionSpec kOptionTable[] = {
           Int<Grpc<&G::max_connection_age_grace_ms>, 0>(),
           "Milliseconds that its calls then have to end; 0: no limit"),
     Ignored("grpc-infer-allocation-pool-size", "N", Group::kGrpc, CheckInt, "8",
-            "Message objects kept for reuse",
-            "inference calls are read in place, there are no message objects to keep"),
+            "Message objects kept for reuse", "inference calls are read in place, without message objects"),
     Ignored("grpc-max-response-pool-size", "N", Group::kGrpc, CheckInt, "", "Response objects kept for reuse",
-            "responses are written in place, there are no message objects to keep"),
+            "responses are written in place, without message objects"),
 
     // Users and rights
     Works("token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
