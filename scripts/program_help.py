@@ -14,7 +14,7 @@ OPTION = re.compile(
 TYPE = re.compile(r"^(TEXT|INT|UINT|FLOAT)\b.*$")
 TITLE = re.compile(r"^(\S.*):$")
 # The heading of options that `braid serve` accepts or refuses but does not use.
-WITHOUT_WORK = "Known, but without work to do here"
+WITHOUT_WORK = "Known but without effect"
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ POLICY = {
     ]
 }
 BODY = json.dumps({"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [3]}]})
-UNKNOWN = "the bearer token in the header 'authorization' is not known"
+UNKNOWN = "unknown bearer token in the header 'authorization'"
 
 
 def bearer(name):
@@ -114,8 +114,8 @@ def test_nothing_else_is(server, stub, who):
             assert error == UNKNOWN
         else:
             assert re.fullmatch(
-                r"the API '[a-z-]+'( of .*)? is not for everybody: "
-                r"expecting a bearer token in the header 'authorization'",
+                r"the API '[a-z-]+'( of .*)? requires "
+                r"a bearer token in the header 'authorization'",
                 error,
             ), error
     assert ask(server, "GET", "/metrics", who, port="metrics")[0] == 401
@@ -233,7 +233,7 @@ def test_refusals_are_counted_and_told_once(server):
         infer(server, "add", None)
         infer(server, "add", "bob")
     assert counts() == [before[0] + 3, before[1] + 3]
-    lines = [line for line in server.log.splitlines() if "clients are refused what they have no right to" in line]
+    lines = [line for line in server.log.splitlines() if "refusing requests without the required rights" in line]
     assert 1 <= len(lines) <= 2
     assert not any("a-token" in line or "x-token" in line for line in server.log.splitlines())
 
@@ -243,7 +243,7 @@ def test_two_tokens_are_none(server, stub):
     with pytest.raises(grpc.RpcError) as error:
         stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="add"), metadata=both, timeout=20)
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert error.value.details() == "the metadata 'authorization' is expected once, got it again"
+    assert error.value.details() == "duplicate metadata 'authorization'"
 
 
 def test_the_files_are_read_again(repository, serve, tmp_path):
@@ -263,7 +263,7 @@ def test_the_files_are_read_again(repository, serve, tmp_path):
     (tmp_path / "new").write_text("bob b-token\n")
     (tmp_path / "new").chmod(0o640)
     (tmp_path / "new").rename(tokens)
-    server.wait_for_log("the group of the token file '.*' can read it")
+    server.wait_for_log("the group can read the token file '.*'")
     wait_until(lambda: infer(server, "add", "bob")[0] == 200, 30, "bob's token")
     assert infer(server, "add", "alice") == (401, UNKNOWN)
     client.async_stream_infer("add", tensor(triton_grpc))
@@ -273,7 +273,7 @@ def test_the_files_are_read_again(repository, serve, tmp_path):
     client.close()
     (tmp_path / "new").write_text("bob\n")
     (tmp_path / "new").rename(tokens)
-    server.wait_for_log(r"rights stay as they were: .*line 1: expected an identity and a token")
+    server.wait_for_log(r"keeping the previous tokens and rights: .*line 1: expected an identity and a token")
     assert infer(server, "add", "bob")[0] == 200
 
 

@@ -133,7 +133,7 @@ def test_an_open_dimension_is_one(server, protocol):
     done = bench(server, protocol, "-m", "large", "--request-count", 10, "--format", "json")
     (level,) = measurements(done)
     assert level["errors"] == {}
-    assert done.stderr.count("braid bench: IN has the shape [-1]: [1] is taken; --shape IN:... says another\n") == 1
+    assert done.stderr.count("braid bench: IN has the shape [-1]: using [1]; change it with --shape IN:...\n") == 1
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
@@ -230,7 +230,7 @@ def test_wrong_answers_are_found(server, tmp_path, protocol, memory):
     file.write_text(json.dumps(data))
     done = bench(server, protocol, *arguments)
     assert done.returncode == 1
-    assert "5 x validation: output OUT: element 2 is 7, and not 99" in done.stdout
+    assert "5 x validation: output OUT: element 2 is 7, expected 99" in done.stdout
 
 
 @pytest.mark.parametrize(("protocol", "more"), [("http", []), ("grpc", []), ("grpc", ["--streaming"])])
@@ -406,7 +406,7 @@ def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
 def test_a_model_that_is_not_there(server, protocol):
     done = bench(server, protocol, "-m", "nope")
     assert done.returncode == 1
-    assert "the models that are ready: a b%, echo, large, repeat, steps" in done.stderr
+    assert "ready models: a b%, echo, large, repeat, steps" in done.stderr
 
 
 def test_no_server():
@@ -418,12 +418,12 @@ def test_no_server():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["-b", "9"], "batches of at most 8, not 9"),
+        (["-b", "9"], "batches of at most 8, got 9"),
         (["--shape", "NO:1"], "has no input NO; it has IN"),
-        (["--input-data", "nowhere.json"], "it is random, zero, a file or a folder"),
+        (["--input-data", "nowhere.json"], "expected random, zero, a file or a folder"),
         (["--validate"], '"validation_data"'),
-        (["--async"], "there is no --async: requests are always sent"),
-        (["--concurrency-range", "3:1"], "its end is below its start"),
+        (["--async"], "--async is not supported: requests are always asynchronous"),
+        (["--concurrency-range", "3:1"], "END is below START"),
     ],
 )
 def test_wrong_use(server, arguments, text):

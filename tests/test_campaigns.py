@@ -285,7 +285,7 @@ def attempt(ledgers, outcome):
 def test_each_request_has_one_outcome():
     ledgers = Ledgers(Allowance())
     assert attempt(ledgers, None)
-    assert not attempt(ledgers, RefusedError(503, "no instance of model 'm' lives: it ended"))
+    assert not attempt(ledgers, RefusedError(503, "no instance of model 'm' is available: it ended"))
     ledgers.check_outcomes()
     assert ledgers.all_wrong() == []
     assert not attempt(ledgers, RefusedError(500, "internal error"))

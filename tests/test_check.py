@@ -478,7 +478,7 @@ def entry(name="add", **more):
 OVMS_FAULTS = {
     "typing error": ({"model_config_list": [entry(nreq=1)]}, "nreq", "did you mean 'nireq'?"),
     "range": ({"model_config_list": [entry(nireq=-1)]}, "nireq", "expected an integer from 0"),
-    "shape": ({"model_config_list": [entry(shape="(1,x)")]}, "shape", "is no shape"),
+    "shape": ({"model_config_list": [entry(shape="(1,x)")]}, "shape", "invalid shape"),
     "no folder": ({"model_config_list": [entry("nothing")]}, "base_path", "No such file or directory"),
     "remote": ({"model_config_list": [entry(base_path="s3://bucket/m")]}, "base_path", "is remote"),
     "device": ({"model_config_list": [entry(target_device="GPU.7")]}, "config", "GPU"),

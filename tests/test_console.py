@@ -766,7 +766,7 @@ def test_a_server_that_knows_of_no_others_shows_none(server, tab):
     page.keyboard.press("4")
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     page.goto("/console/#/fleet")
-    expect(page.locator("main")).to_contain_text("it has no --fleet-endpoints")
+    expect(page.locator("main")).to_contain_text("no other servers are configured")
 
 
 # ---- input devices and surroundings ----------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def test_versions_that_do_not_serve_say_why(server):
     assert "No module named 'nothing_of_this_name'" in broken["reason"]
     assert detail(server, "broken")["reason"] == broken["reason"]
     status, value = ask(server, "GET", "/console/api/models/talks/versions/7")
-    assert (status, value["error"]) == (404, "there is no version 7 of a model 'talks'")
+    assert (status, value["error"]) == (404, "version 7 of model 'talks' not found")
 
 
 def test_one_model(server):
@@ -282,7 +282,7 @@ def test_pages_of_others_change_nothing(server):
         status, value = ask(server, "POST", path, "{}", headers=evil)
         assert (status, value["error"]) == (
             403,
-            "Requests from pages of 'http://evil.example' are refused; --allow-origin allows them",
+            "Requests from origin 'http://evil.example' are refused; allow it with --allow-origin",
         )
         # A page at another port of this machine counts as a foreign origin.
         assert ask(server, "POST", path, "{}", headers={"Origin": f"http://{server.http}"})[0] == 403
@@ -293,7 +293,7 @@ def test_pages_of_others_change_nothing(server):
     for path in ("overview", "log", "models"):
         status, value = ask(server, "GET", f"/console/api/{path}", headers={"Host": "evil.example"})
         assert status == 403
-        assert "is not known as 'evil.example'" in value["error"]
+        assert "Host 'evil.example' is not allowed" in value["error"]
     # Pages of other origins cannot read responses.
     _, headers, _ = server.request("GET", "/console/api/overview", headers=evil, address=server.metrics)
     assert "Access-Control-Allow-Origin" not in headers
@@ -388,7 +388,7 @@ def test_metrics_for_others_bring_no_console(repository, serve):
     assert infer(server, "talks")[0] == 403
     server = serve(repository, "--metrics-address=0.0.0.0", "--allow-console=true")
     assert f"console:   http://{server.metrics.replace('0.0.0.0', '127.0.0.1')}/console/\n" in server.stdout
-    assert "other machines reach it; --host 127.0.0.1 is for this machine alone" in server.stdout
+    assert "reachable from other machines; use --host 127.0.0.1 for local clients only" in server.stdout
     assert infer(server, "talks")[0] == 200
 
 

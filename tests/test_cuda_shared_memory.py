@@ -191,7 +191,7 @@ def test_the_first_region_makes_a_context_and_the_last_ends_it(client, user, gpu
     [
         (65, 0, "expected 65 bytes, got 64"),
         (64, 1, "failed to open CUDA IPC handle: cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE (invalid argument)"),
-        (64, 9, "there is no GPU 9"),
+        (64, 9, "GPU 9 not found"),
         (0, 0, "invalid args"),
     ],
 )
@@ -205,7 +205,7 @@ def test_what_is_no_region_is_refused(client, user, size, gpu, text):
 def test_wrong_handles_are_refused(client, user, server):
     with client.fails(
         "INVALID_ARG",
-        "failed to register CUDA shared memory region: 'a': 'raw_handle' has 6 bytes, a handle of CUDA has 64",
+        "failed to register CUDA shared memory region: 'a': 'raw_handle' must have 64 bytes, got 6",
     ):
         register(client, "a", b"handle", 10)
     with client.fails("INVALID_ARG", contains="failed to open CUDA IPC handle"):
@@ -215,7 +215,7 @@ def test_wrong_handles_are_refused(client, user, server):
         ({"device_id": 0, "byte_size": 8}, "Shared memory register request has no 'raw_handle' field"),
         ({"raw_handle": handle, "byte_size": 8}, "Shared memory register request has no 'device_id' field"),
         ({"raw_handle": handle, "device_id": 0}, "Shared memory register request has no 'byte_size' field"),
-        ({"raw_handle": {"b64": "?"}, "device_id": 0, "byte_size": 8}, "'raw_handle' has no base64 in 'b64'"),
+        ({"raw_handle": {"b64": "?"}, "device_id": 0, "byte_size": 8}, "'raw_handle' must have base64 in 'b64'"),
     ]:
         status, answer = server.json("POST", "/v2/cudasharedmemory/region/a/register", body)
         assert (status, answer["error"]) == (400, text)

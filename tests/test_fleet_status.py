@@ -171,7 +171,7 @@ def test_differences_are_named(tmp_path):
         (["--endpoints", "a,a"], "a:8000 is named twice"),
         (["--dns", "a,b"], "dns:// takes one name"),
         (["--endpoints", "a", "--format", "xml"], "--format"),
-        (["--endpoints", "a", "-H", "x"], "a header looks like 'NAME: VALUE'"),
+        (["--endpoints", "a", "-H", "x"], "expected a header 'NAME: VALUE'"),
     ],
 )
 def test_wrong_use(arguments, text):

@@ -40,7 +40,7 @@ def infer(server, headers):
 
 
 def test_a_page_changes_nothing(server):
-    error = {"error": f"Requests from pages of '{EVIL}' are refused; --allow-origin allows them"}
+    error = {"error": f"Requests from origin '{EVIL}' are refused; allow it with --allow-origin"}
     assert server.json("POST", "/v2/repository/models/evil/load", FILES, FORM) == (403, error)
     assert server.json("POST", "/v2/repository/models/m/unload", {}, FORM) == (403, error)
     assert server.json("POST", "/v2/logging", {"log_info": False}, FORM) == (403, error)
@@ -69,7 +69,7 @@ def test_a_server_for_this_machine_has_the_names_of_this_machine(server, port):
         assert status == 403
         name = host.partition(":")[0]
         assert json.loads(body)["error"] == (
-            f"This server listens for this machine alone and is not known as '{name}'; --allow-host names it"
+            f"Host '{name}' is not allowed on a loopback-only server; allow it with --allow-host"
         )
 
 
@@ -163,7 +163,7 @@ def test_reflection_answers_what_tools_ask(server):
     # The file and its import.
     assert len(file.file_descriptor_response.file_descriptor_proto) == 2
     assert unknown.error_response.error_code == 5
-    assert unknown.error_response.error_message == "there is no symbol 'no.such.Symbol'"
+    assert unknown.error_response.error_message == "symbol 'no.such.Symbol' not found"
     assert extensions.all_extension_numbers_response.base_type_name == "inference.ModelConfig"
     assert nothing.error_response.error_code == 3
 

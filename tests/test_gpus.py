@@ -208,7 +208,7 @@ def test_a_gpu_that_is_not_there_is_an_error_or_the_cpu(repository, serve, conne
     server = serve(repository, "--gpu-fallback", "cpu")
     assert places(connect("http", server), "m", 1) == ["m_0_0 CPU 0"]
     assert (
-        "instance group m_0 of model m has kind KIND_GPU, and its GPUs are not there: its instances run on the CPU "
+        "instance group m_0 of model m has kind KIND_GPU but its GPUs are not available; its instances run on the CPU "
         "(--gpu-fallback=cpu)" in server.log
     )
 
@@ -291,7 +291,7 @@ def test_a_gpu_that_is_full_gets_no_model(gpus, repository, serve, connect):
         client.raw.load_model("on0")
     client.raw.load_model("on1")
     gpus.fail("nvmlDeviceGetMemoryInfo 15")
-    with client.fails("INVALID_ARG", contains="--model-load-gpu-limit cannot be kept without nvmlDeviceGetMemoryInfo"):
+    with client.fails("INVALID_ARG", contains="cannot check --model-load-gpu-limit: nvmlDeviceGetMemoryInfo"):
         client.raw.load_model("on0")
 
 

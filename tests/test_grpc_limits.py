@@ -335,7 +335,7 @@ def test_limits_are_set_and_counted_by_the_names_of_their_options(repository, se
         "grpc-max-concurrent-streams": 1,
         "grpc-max-resets-per-second": 1,
     }
-    assert server.log.count("clients are refused what goes beyond the limit --") == len(counted)
+    assert server.log.count("refusing clients that exceed the limit --") == len(counted)
 
 
 # ---- Long texts of a client or a model -------------------------------------------------------------
@@ -440,7 +440,7 @@ def test_what_a_client_calls_things_is_repeated_in_part(server, stub):
     with grpc.insecure_channel(server.grpc) as channel:
         calls = reflection_pb2_grpc.ServerReflectionStub(channel)
         answer = next(calls.ServerReflectionInfo(iter([reflection]), timeout=10))
-    assert answer.error_response.error_message == f"there is no file '{repeated}'"
+    assert answer.error_response.error_message == f"file '{repeated}' not found"
 
 
 def json_input(name, shape=(1,)):

@@ -139,7 +139,9 @@ def test_a_model_that_does_not_come_back_fails_its_requests_in_time(repository, 
     client = connect(protocol, server)
     (folder / "FAIL").touch()
     worker = kill_and_see(client, "bad")
-    with client.fails("UNAVAILABLE", contains="no instance of model 'bad' has lived for 300 ms (--outage-wait-ms): "):
+    with client.fails(
+        "UNAVAILABLE", contains="no instance of model 'bad' was available for 300 ms (--outage-wait-ms): "
+    ):
         ask(client, "bad")
     server.wait_for_log(r"instance 'bad_0' could not be restarted: .*it does not want to")
     (folder / "FAIL").unlink()
@@ -175,7 +177,7 @@ def test_requests_need_not_wait_for_a_restart(repository, serve, connect, protoc
     (folder / "WAIT").touch()
     worker = kill_and_see(client, "slow")
     with client.fails(
-        "UNAVAILABLE", contains="no instance of model 'slow' lives: Stub process 'slow_0' is not healthy."
+        "UNAVAILABLE", contains="no instance of model 'slow' is available: Stub process 'slow_0' is not healthy."
     ):
         ask(client, "slow")
     (folder / "WAIT").unlink()

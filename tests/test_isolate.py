@@ -253,7 +253,7 @@ def test_a_wrong_parameter_is_named(repository, serve):
     [
         (
             "openvino,python",
-            "'python' is nothing that can be isolated; these can: openvino,custom-nodes,images,calculators",
+            "cannot isolate 'python'; expected any of openvino,custom-nodes,images,calculators",
         ),
     ],
 )

@@ -951,7 +951,7 @@ def test_wrong_options_are_refused(repository):
         ("--worker-isolation=severe", "'severe' is not a level of isolation: none, basic, strict or separate"),
         ("--worker-isolation==basic", "names no model before the '='"),
         ("--worker-path=relative", "'relative' is not an absolute path"),
-        ("--worker-env=A=B", "'A' must be the name of a variable alone"),
+        ("--worker-env=A=B", "'A' must be only a variable name"),
         ("--worker-user-ids=5-4", "out of range 5 to"),
     ):
         done = subprocess.run([BINARY, "serve", repository.path, option], capture_output=True, text=True, timeout=60)

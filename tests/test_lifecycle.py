@@ -172,7 +172,7 @@ def test_failed_load_ends_the_server_with_the_reason(repository, serve, source, 
     assert "failed to load 'bad' version 1: Internal: " in server.log
     assert text in server.log
     assert "error: creating server: Internal - failed to load all models\n  load failed for model 'bad'" in server.log
-    assert "`braid check`, with the arguments of this `braid serve`, says more" in server.log
+    assert "run `braid check` with the same arguments for details" in server.log
     server.assert_nothing_left()
 
 

@@ -147,7 +147,7 @@ def test_a_model_with_a_fault_does_not_stop_the_others(files, start):
     assert answer["model_version_status"][0]["status"]["error_code"] != "OK"
     assert predict(server, "bad", [[0.0] * 10])[0] == 404
     assert server.states("shape") == {1: "LOADING"}
-    assert "/model_config_list/3/config/shape: '(1,x)' is no shape" in server.log
+    assert "/model_config_list/3/config/shape: invalid shape '(1,x)'" in server.log
     assert server.states("absent") == {}
     status, answer = server.reload()
     assert status >= 400
@@ -162,7 +162,7 @@ def test_a_reload_with_a_fault_keeps_what_runs(files, start):
         server.config_path.write_text(text)
         assert server.reload() == (412, failed)
         assert value_of(server, "m") == 1
-    assert "/model_confg_list: there is no such key" in server.log
+    assert "/model_confg_list: unknown key" in server.log
     server.config_path.unlink()
     assert server.reload() == (500, {"error": "Config file not found or cannot open."})
 
@@ -250,7 +250,7 @@ def test_one_model_on_the_command_line(files, tmp_path):
             '{"model_config_list": [], "monitoring": {"metrics": {"enable": true, "metrics_list": ["x"]}}}',
             "metrics_list",
         ),
-        ('{"model_config_list": [], "custom_loader_config_list": [{}]}', "custom loaders are not available"),
+        ('{"model_config_list": [], "custom_loader_config_list": [{}]}', "custom loaders are not supported"),
     ],
 )
 def test_a_start_that_is_refused(tmp_path, text, said):

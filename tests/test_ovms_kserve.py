@@ -381,7 +381,7 @@ def test_images_of_a_request_have_so_many_pixels_together(tmp_path, connect):
         entries.append(models.entry(name, models.save(model, tmp_path / name), layout="NHWC"))
     image = png(PIXELS)
     text = (
-        "Image parsing failed - the images of the request have more than 8 pixels together (--image-max-pixels) with "
+        "Image parsing failed - the images of the request exceed 8 pixels (--image-max-pixels) with "
         "image 2; input name: image"
     )
     with OvmsServer({"model_config_list": entries}, "--image-max-pixels=8", workdir=tmp_path) as server:

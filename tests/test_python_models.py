@@ -750,8 +750,8 @@ def test_a_response_that_is_not_as_declared_is_said_once(repository, serve, conn
     for _ in range(3):
         assert client.infer("silent", {"IN": array}).get_response()["outputs"] == []
         assert client.infer("floats", {"IN": array}).as_numpy("OUT").dtype == np.float32
-    server.wait_for_log("a response of model 'silent' lacks output 'OUT'; clients get it so")
+    server.wait_for_log("a response of model 'silent' lacks output 'OUT'; it is sent unchanged")
     server.wait_for_log(
-        "a response of model 'floats' has output 'OUT' as TYPE_FP32 where its configuration says TYPE_INT32"
+        "a response of model 'floats' has output 'OUT' as TYPE_FP32 but the configuration says TYPE_INT32"
     )
-    assert server.log.count("and this is said once") == 2
+    assert server.log.count("(logged once)") == 2

@@ -497,7 +497,7 @@ def test_a_link_to_nothing_is_told(repository, serve):
     (bad / "config.pbtxt").symlink_to("none")
     (repository.path / "gone").symlink_to("none")
     server = serve(repository, "--exit-on-error=false", "--strict-readiness=false")
-    what = "it is a symbolic link to nothing"
+    what = "it is a dangling symbolic link"
     server.wait_for_log(f"skipping a folder of the model repository: failed to open {repository.path}/gone: {what}")
     server.wait_for_log(f"ignore version directory '2' of model 'half': failed to open .*/half/2: {what}")
     server.wait_for_log(f"Poll failed for model directory 'bad': failed to open .*/bad/config.pbtxt: {what}")

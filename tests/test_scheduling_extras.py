@@ -174,7 +174,7 @@ def test_random_warmup_has_the_shape_and_strings_of_the_type(repository, serve):
         (
             """{ name: "large" batch_size: 3
                  inputs { key: "IN" value { data_type: TYPE_STRING dims: [1] zero_data: true } } }""",
-            "batch_size 3 is not possible, max_batch_size is 2",
+            "batch_size 3 is not allowed, max_batch_size is 2",
         ),
         (
             """{ name: "free" batch_size: 1
@@ -393,7 +393,7 @@ def test_without_a_cache_the_model_is_served_and_the_log_says_so(repository, ser
     server = serve(repository)
     client = connect("grpc", server)
     assert [call(client, 1), call(client, 1)] == [1, 2]
-    server.wait_for_log("'cached' asks for the response cache, which is off")
+    server.wait_for_log("'cached' enables the response cache, but the server has none")
 
 
 # --- rate limiter

@@ -256,26 +256,26 @@ ONE = '{"name": "IN", "shape": [1], "datatype": "FP32", "data": [1]}'
         (
             "v2/models/echo/infer",
             f'{{"inputs": [], "inputs": [{ONE}]}}',
-            "'request' has the key 'inputs' more than once",
+            "duplicate key 'inputs' in 'request'",
         ),
         ("v2/models/echo/infer", f'{{"inputs": [{ONE}, {ONE}]}}', "input 'IN' already exists in request"),
         (
             "v2/models/echo/infer",
             f'{{"inputs": [{ONE[:-1]}, "shape": [2]}}]}}',
-            "'inputs' has the key 'shape' more than once",
+            "duplicate key 'shape' in 'inputs'",
         ),
         (
             "v2/models/echo/infer",
             f'{{"inputs": [{ONE}], "parameters": {{"a": 1, "a": 2}}}}',
-            "'parameters' has the key 'a' more than once",
+            "duplicate key 'a' in 'parameters'",
         ),
         (
             "v2/models/echo/infer",
             f'{{"inputs": [{ONE}], "outputs": [{{"name": "OUT"}}, {{"name": "OUT"}}]}}',
             "output 'OUT' already exists in request",
         ),
-        ("v2/logging", '{"log_info": true, "log_info": false}', "'request' has the key 'log_info' more than once"),
-        ("v1/models/echo:predict", '{"inputs": {"IN": [1], "IN": [2]}}', "'inputs' has the key 'IN' more than once"),
+        ("v2/logging", '{"log_info": true, "log_info": false}', "duplicate key 'log_info' in 'request'"),
+        ("v1/models/echo:predict", '{"inputs": {"IN": [1], "IN": [2]}}', "duplicate key 'IN' in 'inputs'"),
     ],
 )
 def test_what_is_given_twice_is_refused(shared, path, body, error):

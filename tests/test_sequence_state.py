@@ -265,7 +265,7 @@ def test_a_folder_that_cannot_be_used_is_an_error(tmp_path):
         assert f"error: the folder for the states of sequences, '{path}', {reason}" in text
     status, text = serve_and_fail(models, "--sequence_state_path=")
     assert status == 1
-    assert "--sequence_state_path names no folder" in text
+    assert "--sequence_state_path must not be empty" in text
     status, text = serve_and_fail(models, "--sequence_state_interval_seconds=5")
     assert status == 1
     assert "--sequence_state_interval_seconds needs --sequence_state_path" in text

@@ -650,7 +650,7 @@ def test_tls(tmp_path):
         (["--sequence_state_store", "redis+sentinel://host"], "it names no master that the sentinels know"),
         (["--sequence_state_store", "memcached://host"], "the scheme is not known"),
         (["--sequence_state_store_mode", "behind"], "--sequence_state_store_mode needs --sequence_state_store"),
-        (["--sequence_state_store", "redis://h", "--sequence_state_path", "s"], "exclude each other"),
+        (["--sequence_state_store", "redis://h", "--sequence_state_path", "s"], "cannot be set together"),
         (["--sequence_state_store", "redis://h", "--sequence_state_store_lag_ms", "5"], "needs --sequence_state_store_mode=behind"),
         (["--sequence-state-store", "redis://h", "--sequence-state-store-ca-file", "f"], "need TLS"),
     ],

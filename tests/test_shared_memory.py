@@ -419,7 +419,7 @@ def test_region_and_binary_data(server):
 def test_a_client_that_shortens_its_region(client, region, left):
     made = region(80_000, np.ones(20_000, np.float32)).register(client)
     os.truncate(made.path, left)
-    short = f"shared memory region '{made.name}' is shorter now than it was when it was registered"
+    short = f"shared memory region '{made.name}' has shrunk since it was registered"
     with client.fails("INVALID_ARG", short):
         client.infer("identity", [place_input(client, "IN", [20_000], "FP32", made.name, 80_000)])
     with client.fails("INVALID_ARG", short):
@@ -520,7 +520,7 @@ def test_extensions_are_announced(server):
 def test_can_be_refused(repository, serve, connect, region, protocol):
     repository.add_identity("identity")
     server = serve(repository, "--allow-client-shm=false")
-    text = "shared memory of clients is not allowed on this server (--allow-client-shm=false)"
+    text = "client shared memory is not allowed on this server (--allow-client-shm=false)"
     made = region(100)
     client = connect(protocol, server)
     for refused in (

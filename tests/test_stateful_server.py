@@ -117,7 +117,7 @@ def test_settings_that_need_stateful(tmp_path, key):
     [
         ({"shape": "auto"}, "a stateful model cannot have an automatic shape"),
         ({"batch_size": "auto"}, "a stateful model cannot have an automatic batch size"),
-        ({"target_device": "GPU"}, "stateful models run on the CPU alone"),
+        ({"target_device": "GPU"}, "stateful models run only on the CPU"),
         ({"max_sequence_number": 1 << 32}, "Sequence max number parameter too high"),
     ],
 )
@@ -292,11 +292,11 @@ def test_a_stop_waits_for_sequences(serve):
     assert total(server, 1, END) == 3
     server.stop()
     assert "sequences that have not ended: 1; serving them for at most 60 s" in server.log
-    assert "waited for no longer" not in server.log
+    assert "no longer waiting for them" not in server.log
 
 
 def test_a_stop_waits_no_longer_than_it_was_told(serve):
     server = serve({"sum": models.running_sum_model()}, "--sequence_drain_seconds", "1")
     assert total(server, 1, START) == 1
     server.stop()
-    assert "sequences that have not ended: 1; they are waited for no longer" in server.log
+    assert "sequences that have not ended: 1; no longer waiting for them" in server.log

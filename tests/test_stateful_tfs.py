@@ -450,7 +450,7 @@ def test_the_dtype_is_not_looked_at(clients, sequence):
 
 
 def no_number(what, name):
-    return f"Could not parse {what} content. Not valid ndarray detected - a non-negative integer is expected; input name: {name}"
+    return f"Could not parse {what} content. Not valid ndarray detected - expected a non-negative integer; input name: {name}"
 
 
 REST_FORMS = [
@@ -552,7 +552,7 @@ def test_rows(clients, sequence):
     assert error.value.code == 400
     assert error.value.text == (
         f"all instances of a request must have the same sequence_id: it is {sequence} in the first "
-        f"and {sequence + 1} in number 2"
+        f"and {sequence + 1} in instance 2"
     )
     two[1]["sequence_id"] = sequence
     with pytest.raises(RefusedError) as error:

@@ -324,7 +324,7 @@ def test_a_certificate_is_an_identity_of_a_policy(repository, serve, folder, tmp
             None,
             401,
             "StatusCode.UNAUTHENTICATED",
-            "the API 'inference'{} is not for everybody: expecting a client certificate",
+            "the API 'inference'{} requires a client certificate",
         ),
     ]:
         shown = (folder / f"{client}.pem", folder / f"{client}.key") if client else None
@@ -359,7 +359,7 @@ def test_certificates_are_read_again(repository, serve, folder, tmp_path):
     kept.getresponse().read()
     # A certificate without its key is unusable: the previous pair stays in use.
     shutil.copy(folder / "client.pem", own / "server.pem")
-    server.wait_for_log("certificates stay as they were: cannot use the server key")
+    server.wait_for_log("keeping the previous certificates: cannot use the server key")
     assert number_over("http") == before
     subprocess.run([BINARY.parent / "tests" / "native" / "make_certificates", tmp_path], check=True)
     for name in ["server.pem", "server.key"]:

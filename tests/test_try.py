@@ -99,7 +99,7 @@ def test_values_at_random_are_the_same_for_one_seed(server, protocol):
 def test_shapes_and_batches(server, protocol):
     done = attempt(server, protocol, "any")
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "braid try: IN has the shape [-1,2]: [1,2] is taken; --shape IN:... says another\n"
+    assert done.stderr == "braid try: IN has the shape [-1,2]: using [1,2]; change it with --shape IN:...\n"
     assert "> IN INT64[1,1,2]  " in done.stdout
     assert outputs(attempt(server, protocol, "any", "-d", "IN=7", "--json"))[0]["OUT"]["data"] == [7, 7]
     output = outputs(attempt(server, protocol, "any", "--shape", "IN:3,2", "-b", 2, "--json"))[0]["OUT"]
@@ -149,7 +149,7 @@ def test_a_file_for_numbers_is_read_as_numbers(server, tmp_path, protocol, name,
 def test_a_file_for_numbers_that_holds_none_is_refused(server, tmp_path):
     for content, why in [
         (b"1 two 3", "7 bytes are not a whole number of INT64"),
-        (bytes(24), "IN of shape [1,2] has 2 elements, and not 3"),
+        (bytes(24), "IN of shape [1,2] needs 2 elements, got 3"),
     ]:
         (tmp_path / "file").write_bytes(content)
         refused = attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/file")
@@ -189,7 +189,10 @@ def test_a_graph_is_asked_with_the_datatype_of_the_values(graph, tmp_path, proto
         done = attempt(graph, protocol, "same", "-d", f"in={data}", "--json")
         output = outputs(done)[0]["out"]
         assert (output["datatype"], output["shape"], output["data"]) == (datatype, [len(values)], values)
-        assert done.stderr == f"braid try: in is taken for {datatype}, by its values; --datatype in:... says another\n"
+        assert (
+            done.stderr
+            == f"braid try: in is sent as {datatype} because of its values; change it with --datatype in:...\n"
+        )
     array = np.array([[1, 2], [3, 4]], np.int16)
     np.save(tmp_path / "array.npy", array)
     output = outputs(attempt(graph, protocol, "same", "-d", f"in=@{tmp_path}/array.npy", "--json"))[0]["out"]
@@ -206,7 +209,7 @@ def test_a_graph_is_asked_with_a_datatype_of_ones_own(graph, protocol):
     assert "< out FP32[2,3]  0, 0, 0, 0, 0, 0\n" in done.stdout
     refused = attempt(graph, protocol, "same")
     assert refused.returncode == 2
-    assert "the metadata does not tell the datatype of in" in refused.stderr
+    assert "the metadata has no datatype for in" in refused.stderr
     assert "--datatype in:FP32" in refused.stderr
 
 
@@ -236,13 +239,13 @@ def test_curl_asks_the_same(server):
 def test_what_is_not_there(server, protocol):
     done = attempt(server, protocol, "nope")
     assert done.returncode == 1
-    assert "the models that are ready: any, count, echo, sum, text" in done.stderr
+    assert "ready models: any, count, echo, sum, text" in done.stderr
     done = attempt(server, protocol, "echo", "-d", "NO=1")
     assert done.returncode == 2
     assert "model echo has no input NO; it has IN" in done.stderr
     done = attempt(server, protocol, "echo", "-d", "IN=[1]")
     assert done.returncode == 2
-    assert "IN of shape [3] has 3 elements, and not 1" in done.stderr
+    assert "IN of shape [3] needs 3 elements, got 1" in done.stderr
     done = attempt(server, protocol, "echo", "-x", "9")
     assert done.returncode == 1
 

@@ -393,10 +393,10 @@ def test_a_thread_that_stands_still_is_seen(repository, tmp_path):
                     server.request("POST", "/v2/models/m/infer", json.dumps(begin), timeout=3)
             # It writes under the model's lock, which a scrape also needs, so the metrics are read afterwards.
             thread = reading()
-            wait_until(lambda: b"thread brd-http-0 goes on after " in said, PATIENCE, "the end of the stall")
+            wait_until(lambda: b"thread brd-http-0 resumed after " in said, PATIENCE, "the end of the stall")
             assert stalls() >= 1
             text = said.decode(errors="replace")
-            assert re.search(r"thread brd-http-0 stands still for \d+ ms, in:", text)
+            assert re.search(r"thread brd-http-0 has stalled for \d+ ms, in:", text)
             # Its stack: the write, and the caller.
             assert "braid::Logger::Write(" in text, text
             assert "braid::SequenceModel::Infer(" in text, text

@@ -59,13 +59,13 @@ Status HandledExceptionStatus() noexcept {
     return OutOfMemory();
   } catch (const std::exception& error) {
     try {
-      return InternalError(std::string("a fault in the server: ") + error.what());
+      return InternalError(std::string("internal server error: ") + error.what());
     } catch (...) {
       return OutOfMemory();
     }
   } catch (...) {
     try {
-      return InternalError("a fault in the server");
+      return InternalError("internal server error");
     } catch (...) {
       return OutOfMemory();
     }
@@ -75,7 +75,7 @@ Status HandledExceptionStatus() noexcept {
 Status UnwindingStatus() noexcept {
   if (allocation_failed) return OutOfMemory();
   try {
-    return InternalError("a fault in the server");
+    return InternalError("internal server error");
   } catch (...) {
     return OutOfMemory();
   }

@@ -26,8 +26,8 @@ TEST(GuardTest, PassesOnWhatTheWorkReturns) {
 
 TEST(GuardTest, ExceptionsAreInternal) {
   EXPECT_EQ(Guarded([] { throw std::runtime_error("it broke"); }),
-            InternalError("a fault in the server: it broke"));
-  EXPECT_EQ(Guarded([] { throw 7; }), InternalError("a fault in the server"));
+            InternalError("internal server error: it broke"));
+  EXPECT_EQ(Guarded([] { throw 7; }), InternalError("internal server error"));
 }
 
 TEST(GuardTest, MemoryThatCannotBeHadIsResourceExhausted) {
@@ -48,7 +48,7 @@ TEST(GuardTest, DestructorsLearnWhatUnwindsTheStack) {
     InDestructor end{seen};
     throw std::runtime_error("it broke");
   });
-  EXPECT_EQ(seen, InternalError("a fault in the server"));
+  EXPECT_EQ(seen, InternalError("internal server error"));
   std::set_new_handler(nullptr);
 }
 

@@ -92,7 +92,7 @@ int LandlockVersion() {
 Status EnterLandlockDomain() {
   const int version = LandlockVersion();
   if (version < kLandlockForAllFiles)
-    return UnavailableError("this kernel has no Landlock of version 2 or later");
+    return UnavailableError("this kernel does not support Landlock version 2");
   RulesetAttributes attributes;
   if (version >= kLandlockForSignals) {
     attributes.scoped = kScopeSignals | kScopeAbstractSockets;
@@ -107,7 +107,7 @@ Status EnterLandlockDomain() {
 
 Status EnterLandlockDomain(const std::vector<LandlockPath>& paths) {
   const int version = LandlockVersion();
-  if (version < 1) return UnavailableError("this kernel has no Landlock");
+  if (version < 1) return UnavailableError("this kernel does not support Landlock");
   RulesetAttributes attributes;
   attributes.handled_access_fs = AllRights(version);
   if (version >= kLandlockForSignals) attributes.scoped = kScopeSignals | kScopeAbstractSockets;

@@ -49,7 +49,7 @@ Result<ProcessFamily> ProcessFamily::Found(pid_t head) {
   if (prlimit(head, RLIMIT_LOCKS, nullptr, &limit) != 0) return ErrnoError("prlimit", errno);
   const uint64_t end = std::min<uint64_t>(limit.rlim_max, kFirstMark + kMarks);
   if (end < kFirstMark + kFewestMarks) {
-    return UnsupportedError("the limit of file locks, which marks processes, is too low (ulimit -H -x)");
+    return UnsupportedError("the file lock limit (ulimit -H -x) is too low to mark processes");
   }
   uint64_t random = 0;
   if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return ErrnoError("getrandom", errno);

@@ -24,7 +24,7 @@ Result<std::thread> TryStartThread(const std::string& name, std::function<void()
   try {
     return StartThread(name, std::move(body));
   } catch (const std::system_error& error) {
-    return ResourceExhaustedError("thread '" + name + "' could not be started: " + error.code().message());
+    return ResourceExhaustedError("cannot start thread '" + name + "': " + error.code().message());
   }
 }
 

@@ -164,13 +164,13 @@ Result<std::vector<std::string>> StackOf(pid_t thread) {
   static Mutex mutex;
   const MutexLock lock(mutex);
   static const bool ready = Prepare();
-  if (!ready) return UnavailableError("stacks of threads cannot be had");
+  if (!ready) return UnavailableError("thread stacks are not available");
   while (::sem_trywait(&capture.done) == 0) {
   }
   capture.wanted.store(thread, std::memory_order_release);
   if (::syscall(SYS_tgkill, ::getpid(), thread, SIGRTMIN + kSignal) != 0) {
     capture.wanted.store(0, std::memory_order_release);
-    return ErrnoError("the stack of thread " + std::to_string(thread), errno);
+    return ErrnoError("cannot read the stack of thread " + std::to_string(thread), errno);
   }
   timespec until{};
   ::clock_gettime(CLOCK_REALTIME, &until);
@@ -185,7 +185,7 @@ Result<std::vector<std::string>> StackOf(pid_t thread) {
     pid_t asked = thread;
     if (!capture.wanted.compare_exchange_strong(asked, 0, std::memory_order_acq_rel))
       ::sem_wait(&capture.done);
-    return UnavailableError("thread " + std::to_string(thread) + " takes no signals");
+    return UnavailableError("thread " + std::to_string(thread) + " does not handle signals");
   }
   const int count = capture.count.load(std::memory_order_acquire);
   const OwnSymbols own;

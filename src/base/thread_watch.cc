@@ -121,17 +121,17 @@ void ThreadWatch::LookLocked(int64_t now_ns, bool forgive, std::vector<Note>& no
 
 void ThreadWatch::Write(const Note& note) {
   if (note.over) {
-    BRAID_LOG_WARNING(log_, "thread {} goes on after {} ms", note.name, note.ns / 1'000'000);
+    BRAID_LOG_WARNING(log_, "thread {} resumed after {} ms", note.name, note.ns / 1'000'000);
     return;
   }
   const Result<std::vector<std::string>> stack =
       note.thread == 0 ? NotFoundError("it has not run yet") : StackOf(note.thread);
   if (!stack.ok()) {
-    BRAID_LOG_WARNING(log_, "thread {} stands still for {} ms; {}", note.name, note.ns / 1'000'000,
+    BRAID_LOG_WARNING(log_, "thread {} has stalled for {} ms; {}", note.name, note.ns / 1'000'000,
                       stack.status().message());
     return;
   }
-  BRAID_LOG_WARNING(log_, "thread {} stands still for {} ms, in:", note.name, note.ns / 1'000'000);
+  BRAID_LOG_WARNING(log_, "thread {} has stalled for {} ms, in:", note.name, note.ns / 1'000'000);
   for (const std::string& line : *stack) BRAID_LOG_WARNING(log_, "  {}", line);
 }
 

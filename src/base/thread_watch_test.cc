@@ -121,20 +121,20 @@ TEST_F(ThreadWatchTest, SeesAThreadThatRunsNoTasks) {
     BlockedInTheTest(until);
   });
   blocked.get_future().wait();
-  lines_.AwaitOne("thread runner stands still for ");
+  lines_.AwaitOne("thread runner has stalled for ");
 #if !defined(_GLIBCXX_TSAN)
   // ThreadSanitizer delays signals.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
   EXPECT_GE(watch.Stalls().at("runner"), 1U);
   release.set_value();
-  lines_.AwaitOne("thread runner goes on after ");
+  lines_.AwaitOne("thread runner resumed after ");
 }
 
 TEST_F(ThreadWatchTest, SaysThatAThreadHasNotRunYet) {
   ThreadWatch watch(*log_, kQuick);
   const auto watched = watch.WatchTasks("late", [](const auto&) { return true; });
-  lines_.AwaitOne("thread late stands still for ");
+  lines_.AwaitOne("thread late has stalled for ");
   lines_.AwaitOne("; it has not run yet");
 }
 
@@ -154,14 +154,14 @@ TEST_F(ThreadWatchTest, SeesAThreadThatTakesNoMessages) {
   });
   EXPECT_EQ(watch.Stalls().at("reader"), 0U);
   ++arrived;
-  lines_.AwaitOne("thread reader of instance 'm_0' stands still for ");
+  lines_.AwaitOne("thread reader of instance 'm_0' has stalled for ");
 #if !defined(_GLIBCXX_TSAN)
   // ThreadSanitizer delays signals.
   lines_.AwaitOne("BlockedInTheTest(");
 #endif
   EXPECT_EQ(watch.Stalls().at("reader"), 1U);
   ++handled;
-  lines_.AwaitOne("thread reader of instance 'm_0' goes on after ");
+  lines_.AwaitOne("thread reader of instance 'm_0' resumed after ");
   release.set_value();
   reader.join();
 }

@@ -155,7 +155,7 @@ class TextCheck : public JsonEvents {
   bool end_array() override { return Pop(); }
   bool key(string_t& name) override {
     if (keys_.back().insert(name).second) return true;
-    error_ = "'" + name + "' is given twice";
+    error_ = "duplicate key '" + name + "'";
     return false;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& fault) override {
@@ -167,7 +167,7 @@ class TextCheck : public JsonEvents {
   bool Push() {
     keys_.emplace_back();
     if (keys_.size() <= kMaxDepth) return true;
-    error_ = "the text is nested too deep";
+    error_ = "the JSON is nested too deeply";
     return false;
   }
   bool Pop() {
@@ -190,12 +190,12 @@ class Reader {
       const Place place(*this, path_.empty() ? name : "." + name);
       const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
       if (field == nullptr) field = message.GetDescriptor()->FindFieldByCamelcaseName(name);
-      if (field == nullptr) return Fault("there is no such field");
-      if (!seen.insert(field->number()).second) return Fault("the field is given twice");
+      if (field == nullptr) return Fault("unknown field");
+      if (!seen.insert(field->number()).second) return Fault("duplicate field");
       if (element.is_null()) continue;
       const auto* oneof = field->real_containing_oneof();
       if (oneof != nullptr && reflection.HasOneof(message, oneof)) {
-        return Fault("only one choice of '" + oneof->name() + "' can be given");
+        return Fault("only one field of '" + oneof->name() + "' can be set");
       }
       BRAID_RETURN_IF_ERROR(ReadField(element, message, field));
     }
@@ -222,7 +222,7 @@ class Reader {
   Status Expected(const std::string& what) const { return Fault("expected " + what); }
 
   Status UnknownChoice(const Json& value, const EnumDescriptor& type) const {
-    std::string what = "a value of " + type.name() + ", not " + Shortened(DumpJson(value));
+    std::string what = "a value of " + type.name() + ", got " + Shortened(DumpJson(value));
     if (!value.is_string()) return Expected(what);
     for (const char* head : {"TYPE_", "KIND_", "FORMAT_"}) {
       const std::string whole = head + value.get_ref<const std::string&>();
@@ -252,7 +252,7 @@ class Reader {
         entry.GetReflection()->SetString(&entry, key, name);
       } else {
         uint64_t number = 0;
-        if (!ParseInteger(name, number)) return Expected("an integer as key");
+        if (!ParseInteger(name, number)) return Expected("an integer key");
         entry.GetReflection()->SetUInt64(&entry, key, number);
       }
       BRAID_RETURN_IF_ERROR(ReadValue(element, entry, field->message_type()->map_value()));
@@ -273,7 +273,7 @@ class Reader {
       }
       case FieldDescriptor::CPPTYPE_INT32: {
         int32_t number = 0;
-        if (!ReadInteger(value, number)) return Expected("an integer of 32 bits");
+        if (!ReadInteger(value, number)) return Expected("a 32-bit integer");
         repeated ? reflection.AddInt32(&message, field, number)
                  : reflection.SetInt32(&message, field, number);
         return OkStatus();
@@ -287,7 +287,7 @@ class Reader {
       }
       case FieldDescriptor::CPPTYPE_UINT32: {
         uint32_t number = 0;
-        if (!ReadInteger(value, number)) return Expected("a non-negative integer of 32 bits");
+        if (!ReadInteger(value, number)) return Expected("a non-negative 32-bit integer");
         repeated ? reflection.AddUInt32(&message, field, number)
                  : reflection.SetUInt32(&message, field, number);
         return OkStatus();

@@ -46,7 +46,7 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
 
 Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags, uint64_t resolve) const {
   if (relative_path.size() > kMaxPathBytes || relative_path.find('\0') != std::string::npos) {
-    return NotFoundError("failed to open: not a path");
+    return NotFoundError("failed to open: invalid path");
   }
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
@@ -58,13 +58,12 @@ Result<UniqueFd> Folder::OpenBeneath(const std::string& relative_path, int flags
     const int error_number = errno;
     if (error_number == EINTR || (error_number == EAGAIN && attempt < 16)) continue;
     const std::string path = path_ + "/" + relative_path;
-    if (error_number == EXDEV)
-      return InternalError("failed to open " + path + ": it leads out of the folder");
+    if (error_number == EXDEV) return InternalError("failed to open " + path + ": it is outside the folder");
     struct stat link = {};
     if (error_number == ENOENT &&
         ::fstatat(fd_.get(), relative_path.c_str(), &link, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISLNK(link.st_mode)) {
-      return InternalError("failed to open " + path + ": it is a symbolic link to nothing");
+      return InternalError("failed to open " + path + ": it is a dangling symbolic link");
     }
     return OpenError("failed to open", path, error_number);
   }

@@ -50,7 +50,7 @@ TEST(Folder, FollowsLinksAndNoPathsThatLeave) {
   }
   EXPECT_TRUE(folder->OpenFolder("up").ok());
   EXPECT_EQ(folder->ReadFile("zero", 100).status(),
-            InternalError("failed to open " + (scratch / "in/zero") + ": it is a symbolic link to nothing"));
+            InternalError("failed to open " + (scratch / "in/zero") + ": it is a dangling symbolic link"));
   auto entries = folder->List(10);
   ASSERT_TRUE(entries.ok());
   std::map<std::string, Folder::Kind> kinds;

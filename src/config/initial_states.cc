@@ -35,7 +35,7 @@ Result<Tensor> LoadState(const State& state, bool batching, const std::string& m
   const bool strings = tensor.type == DataType::kBytes;
   const size_t element_size = strings ? sizeof(uint32_t) : ElementSize(tensor.type);
   if (!elements || static_cast<uint64_t>(*elements) > kMaxStateBytes / element_size) {
-    return fault("shape " + ShapeToString(tensor.shape) + " is larger than the most allowed, " +
+    return fault("shape " + ShapeToString(tensor.shape) + " exceeds the limit of " +
                  std::to_string(kMaxStateBytes) + " bytes");
   }
   const size_t zero_bytes = static_cast<size_t>(*elements) * element_size;
@@ -48,7 +48,7 @@ Result<Tensor> LoadState(const State& state, bool batching, const std::string& m
   auto bytes = folder.ReadFile(path, kMaxStateBytes);
   if (!bytes.ok()) return fault("file '" + path + "' cannot be read: " + bytes.status().message());
   if (strings ? !HasElements(*bytes, *elements) : bytes->size() != zero_bytes) {
-    return fault("file '" + path + "' has " + std::to_string(bytes->size()) + " bytes, which do not make " +
+    return fault("file '" + path + "' has " + std::to_string(bytes->size()) + " bytes, which do not match " +
                  std::string(ConfigName(tensor.type)) + " of shape " + ShapeToString(tensor.shape));
   }
   tensor.data = CopyToHeap(std::as_bytes(std::span(*bytes)));

@@ -36,7 +36,7 @@ Result<IsolatedParts> ParseIsolatedParts(std::string_view text) {
     const auto part =
         std::find_if(kParts.begin(), kParts.end(), [&](const Part& each) { return each.name == name; });
     if (part == kParts.end()) {
-      return InvalidArgumentError("'" + name + "' is nothing that can be isolated; these can: " + known);
+      return InvalidArgumentError("cannot isolate '" + name + "'; expected any of " + known);
     }
     parts.*part->isolated = true;
   }

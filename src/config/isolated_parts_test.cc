@@ -18,7 +18,7 @@ TEST(IsolatedParts, AreReadFromTheirNames) {
 
 TEST(IsolatedParts, WhatCannotBeIsolatedIsSaid) {
   EXPECT_EQ(ParseIsolatedParts("openvino,gpu").status(),
-            InvalidArgumentError("'gpu' is nothing that can be isolated; these can: "
+            InvalidArgumentError("cannot isolate 'gpu'; expected any of "
                                  "openvino,custom-nodes,images,calculators"));
 }
 

@@ -20,10 +20,10 @@ std::string SyntaxFault(const nlohmann::detail::exception& fault) {
   }
   std::string_view hint;
   if (text.find("#'") != std::string::npos || text.find("/'") != std::string::npos) {
-    hint = "; JSON has no comments";
+    hint = "; JSON does not allow comments";
   } else if (text.find("object key - unexpected '}'") != std::string::npos ||
              text.find("value - unexpected ']'") != std::string::npos) {
-    hint = "; JSON has no comma behind the last element";
+    hint = "; JSON does not allow trailing commas";
   }
   if (text.size() > kMostTextTold) text = text.substr(0, kMostTextTold) + "...";
   return text.append(hint);
@@ -46,7 +46,7 @@ class DocumentCheck : public JsonEvents {
   bool key(string_t& name) override {
     Level& level = levels_.back();
     level.here = name;
-    if (!level.keys.insert(name).second) faults_.Add(Path(), "the key is given twice");
+    if (!level.keys.insert(name).second) faults_.Add(Path(), "duplicate key");
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& fault) override {
@@ -96,7 +96,7 @@ std::string_view TypeName(const Json& value) {
     case Json::value_t::array:
       return "a list";
     case Json::value_t::string:
-      return "a text";
+      return "a string";
     case Json::value_t::boolean:
       return "true or false";
     default:
@@ -105,7 +105,7 @@ std::string_view TypeName(const Json& value) {
 }
 
 std::string Expected(std::string_view what, const Json& value) {
-  return "expected " + std::string(what) + ", not " + std::string(TypeName(value));
+  return "expected " + std::string(what) + ", got " + std::string(TypeName(value));
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ std::string JsonPath(const std::string& path, size_t index) { return path + "/" 
 
 std::optional<std::string> ReadJsonText(const Json& value, const std::string& path, JsonFaults& faults) {
   if (value.is_string()) return value.get<std::string>();
-  faults.Add(path, Expected("a text", value));
+  faults.Add(path, Expected("a string", value));
   return std::nullopt;
 }
 
@@ -159,9 +159,11 @@ std::optional<int64_t> ReadJsonInteger(const Json& value, int64_t min, int64_t m
       value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(std::max(max, int64_t{0}));
   const int64_t number = too_large ? 0 : value.get<int64_t>();
   if (too_large || number < min || number > max) {
-    faults.Add(path, "expected an integer from " + std::to_string(min) +
-                         (max == std::numeric_limits<int64_t>::max() ? " on" : " to " + std::to_string(max)) +
-                         ", not " + DumpJson(value));
+    faults.Add(path, "expected an integer " +
+                         (max == std::numeric_limits<int64_t>::max()
+                              ? ">= " + std::to_string(min)
+                              : "from " + std::to_string(min) + " to " + std::to_string(max)) +
+                         ", got " + DumpJson(value));
     return std::nullopt;
   }
   return number;
@@ -222,8 +224,7 @@ bool JsonObject::ExpectList(const Json& value, std::string_view key) {
 void JsonObject::Finish() {
   if (object_ == nullptr) return;
   for (const auto& [key, value] : object_->items()) {
-    if (!known_.contains(key))
-      faults_.Add(PathOf(key), "there is no such key", {known_.begin(), known_.end()});
+    if (!known_.contains(key)) faults_.Add(PathOf(key), "unknown key", {known_.begin(), known_.end()});
   }
 }
 

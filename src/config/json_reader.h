@@ -40,7 +40,7 @@ class JsonFaults {
   bool empty() const { return faults_.empty(); }
   // The faults in the order in which they were found.
   const std::vector<JsonFault>& all() const { return faults_; }
-  // Returns "/a/0/b: expected a text; /c: there is no such key" with at most a hundred faults.
+  // Returns "/a/0/b: expected a text; /c: unknown key" with at most a hundred faults.
   std::string Text() const;
 
  private:

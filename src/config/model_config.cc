@@ -175,8 +175,7 @@ FieldFault CheckTensor(const Tensor& tensor, const std::string& side, const std:
     return InvalidField(who + " must specify 'dims' for " + model, field + ".dims");
   BRAID_RETURN_IF_FAULT(CheckDims(tensor.dims(), who + " dimension", model, field + ".dims"));
   const auto parts = PartsOf(tensor.dims());
-  if (!parts)
-    return InvalidField(who + " has more elements than can be counted for " + model, field + ".dims");
+  if (!parts) return InvalidField(who + " has too many elements for " + model, field + ".dims");
   if (tensor.has_reshape()) {
     const std::string shape = field + ".reshape.shape";
     BRAID_RETURN_IF_FAULT(CheckDims(tensor.reshape().shape(), who + " reshape dimensions", model, shape));
@@ -319,9 +318,9 @@ std::string Place(ModelInstanceGroup& group, const std::string& model, const Gpu
   } else if (group.kind() == ModelInstanceGroup::KIND_GPU && !available && placement.cpu_stands_in) {
     group.set_kind(ModelInstanceGroup::KIND_CPU);
     group.clear_gpus();
-    note =
-        "instance group " + group.name() + " of model " + model +
-        " has kind KIND_GPU, and its GPUs are not there: its instances run on the CPU (--gpu-fallback=cpu)";
+    note = "instance group " + group.name() + " of model " + model +
+           " has kind KIND_GPU but its GPUs are not available; its instances run on the CPU "
+           "(--gpu-fallback=cpu)";
   }
   if (group.kind() == ModelInstanceGroup::KIND_GPU && group.gpus().empty())
     group.mutable_gpus()->Assign(placement.gpus.begin(), placement.gpus.end());

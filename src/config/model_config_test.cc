@@ -148,9 +148,8 @@ TEST(NormalizeConfig, LetsTheCpuStandInWhereItIsToldTo) {
   ModelConfig config =
       Parse("name: 'm' backend: 'python' instance_group { kind: KIND_GPU gpus: [0, 1] count: 2 }");
   EXPECT_THAT(NormalizeConfig(config, placement),
-              ::testing::ElementsAre(
-                  "instance group m_0 of model m has kind KIND_GPU, and its GPUs are not there: its "
-                  "instances run on the CPU (--gpu-fallback=cpu)"));
+              ::testing::ElementsAre("instance group m_0 of model m has kind KIND_GPU but its GPUs are not "
+                                     "available; its instances run on the CPU (--gpu-fallback=cpu)"));
   EXPECT_TRUE(ValidateConfig(config, placement).ok());
   ASSERT_EQ(ListInstances(config).size(), 2);
   EXPECT_EQ(ListInstances(config)[1].kind, "CPU");
@@ -218,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"output { name: 'O' data_type: TYPE_FP32 dims: [2, -1, 3] reshape { shape: [1, 2, -1, 3] } }",
               ""},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4611686018427387904, 4] }",
-              "model input 'IN' has more elements than can be counted for m"},
+              "model input 'IN' has too many elements for m"},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 format: FORMAT_NHWC dims: [4] }",
               "model input NHWC/NCHW require 3 dims for m"},
         Fault{"input { name: 'IN' data_type: TYPE_FP32 dims: [4] is_shape_tensor: true }",
@@ -310,19 +309,17 @@ TEST(CheckSupportedFeatures, NamesWhatItRefuses) {
             "");
   EXPECT_EQ(refusal("name: 'm' sequence_batching {}"), "");
   EXPECT_EQ(refusal("name: 'm' backend: 'openvino' batch_input { }"),
-            "model 'm': 'batch_input' is not supported: no backend has such tensors");
+            "model 'm': 'batch_input' is not supported: no backend supports such tensors");
   EXPECT_EQ(refusal("name: 'm' backend: 'onnxruntime' batch_output { }"),
-            "model 'm': 'batch_output' is not supported: no backend has such tensors");
+            "model 'm': 'batch_output' is not supported: no backend supports such tensors");
   EXPECT_EQ(refusal("name: 'm' backend: 'python' batch_input { } batch_output { }"), "");
-  EXPECT_EQ(
-      refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
-      "model 'm': 'use_growable_memory' of state 'a' is not supported; a state may have another size each "
-      "time without it");
-  EXPECT_EQ(
-      refusal("name: 'm' sequence_batching { state { input_name: 'a' output_name: 'b' "
-              "use_same_buffer_for_input_output: true } }"),
-      "model 'm': 'use_same_buffer_for_input_output' of state 'a' is not supported; a model gives its new "
-      "state back as output 'b'");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching { state { input_name: 'a' use_growable_memory: true } }"),
+            "model 'm': 'use_growable_memory' of state 'a' is not supported; a state can change its size "
+            "without it");
+  EXPECT_EQ(refusal("name: 'm' sequence_batching { state { input_name: 'a' output_name: 'b' "
+                    "use_same_buffer_for_input_output: true } }"),
+            "model 'm': 'use_same_buffer_for_input_output' of state 'a' is not supported; the model must "
+            "return its new state as output 'b'");
 }
 
 }  // namespace

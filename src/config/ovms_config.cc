@@ -77,8 +77,7 @@ class FileReader {
     const bool known = std::any_of(entries.begin(), entries.end(),
                                    [&entry](const Entry& other) { return other.name == entry.name; });
     if (known) {
-      findings_.warnings.push_back(place + ": the name '" + entry.name +
-                                   "' is given twice; the first entry is used");
+      findings_.warnings.push_back(place + ": duplicate name '" + entry.name + "'; the first entry is used");
     } else {
       entries.push_back(std::move(entry));
     }
@@ -164,7 +163,7 @@ class FileReader {
   void ReadCustomLoaders(JsonObject& root) {
     constexpr std::string_view key = "custom_loader_config_list";
     root.List(root.Get(key), key, [&](const Json&, const std::string& place) {
-      findings_.unsupported.Add(place, "custom loaders are not available in this server");
+      findings_.unsupported.Add(place, "custom loaders are not supported");
     });
   }
 

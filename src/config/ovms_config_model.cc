@@ -28,8 +28,7 @@ class ModelReader {
     ReadVersionPolicy();
     ReadStateful();
     if (object_.Get("custom_loader_options") != nullptr) {
-      findings_.unsupported.Add(object_.PathOf("custom_loader_options"),
-                                "custom loaders are not available in this server");
+      findings_.unsupported.Add(object_.PathOf("custom_loader_options"), "custom loaders are not supported");
     }
     object_.Finish();
     return std::move(model_);
@@ -39,8 +38,7 @@ class ModelReader {
   void ReadPaths(const std::string& folder) {
     const std::string given = object_.Text("base_path").value_or("");
     if (given.find("://") != std::string::npos) {
-      own_.Add(object_.PathOf("base_path"),
-               "'" + given + "' is remote: this server reads models from folders alone");
+      own_.Add(object_.PathOf("base_path"), "'" + given + "' is remote; models must be in local folders");
     }
     model_.base_path = OvmsAbsolutePath(given.empty() ? model_.name : given, folder);
     model_.graph_path = object_.Text("graph_path").value_or("");
@@ -65,7 +63,7 @@ class ModelReader {
     };
     if (value->is_object()) return apply_object(*value, findings_.faults);
     if (!value->is_string()) {
-      return findings_.faults.Add(path, "expected a text, or an object with a text for each tensor");
+      return findings_.faults.Add(path, "expected a string, or an object with a string for each tensor");
     }
     const std::string text = value->get<std::string>();
     const size_t begin = text.find_first_not_of(" \t\r\n");
@@ -125,7 +123,7 @@ class ModelReader {
     }
     if (model_.batch_size && !model_.shapes.empty()) {
       findings_.warnings.push_back("model '" + model_.name +
-                                   "': batch_size does nothing, since the entry has a shape");
+                                   "': batch_size has no effect because the entry has a shape");
     }
   }
 
@@ -146,7 +144,7 @@ class ModelReader {
     const bool all =
         value->is_array() && !value->empty() &&
         std::all_of(value->begin(), value->end(), [](const Json& one) { return one.is_number(); });
-    if (!all) return object_.Fault(key, "expected a number, a list of numbers, or a text with them");
+    if (!all) return object_.Fault(key, "expected a number, a list of numbers, or a string of numbers");
     for (const Json& one : *value) numbers.push_back(one.get<double>());
   }
 
@@ -177,7 +175,7 @@ class ModelReader {
       } else if (key == "DEVICE_PROPERTIES" && value.is_object()) {
         property = DeviceProperties(value, JsonPath(path, key));
       } else {
-        findings_.faults.Add(JsonPath(path, key), "expected a text, a number, true or false");
+        findings_.faults.Add(JsonPath(path, key), "expected a string, a number, true or false");
       }
     }
   }
@@ -191,7 +189,7 @@ class ModelReader {
         for (const auto& [name, value] : properties.items())
           if (value.is_structured() || value.is_null())
             findings_.faults.Add(JsonPath(JsonPath(path, device), name),
-                                 "expected a text, a number, true or false");
+                                 "expected a string, a number, true or false");
     }
     std::string text = DumpJson(devices);
     std::erase(text, '"');
@@ -266,7 +264,7 @@ class ModelReader {
       own_.Add(object_.PathOf("batch_size"), "a stateful model cannot have an automatic batch size");
     }
     if (model_.target_device != "CPU") {
-      own_.Add(object_.PathOf("target_device"), "stateful models run on the CPU alone");
+      own_.Add(object_.PathOf("target_device"), "stateful models run only on the CPU");
     }
   }
 

@@ -22,7 +22,7 @@ std::vector<OvmsConnection> ReadConnections(JsonObject& object, std::string_view
   object.List(object.Require(key), key, [&](const Json& element, const std::string& place) {
     if (!element.is_object() || element.size() != 1) {
       return faults.Add(place,
-                        "expected an object with one key, the name, as in {\"name\": {\"node_name\": \"n\", "
+                        "expected an object with one key, such as {\"name\": {\"node_name\": \"n\", "
                         "\"data_item\": \"i\"}}");
     }
     const auto only = element.items().begin();
@@ -36,7 +36,7 @@ std::optional<int32_t> ReadDemultiplyCount(JsonObject& object, const std::string
   const auto count = object.Integer("demultiply_count", -1, kMostPieces);
   if (!count) return std::nullopt;
   if (*count != 0) return static_cast<int32_t>(*count);
-  findings.warnings.push_back(whose + ": a demultiply_count of 0 is the old spelling of -1, dynamic");
+  findings.warnings.push_back(whose + ": demultiply_count 0 is the old form of -1 (dynamic)");
   return -1;
 }
 
@@ -52,11 +52,11 @@ OvmsNodeConfig ReadNode(const Json& value, const std::string& path, const std::s
   if (type == "DL model") {
     node.type = OvmsNodeConfig::Type::kModel;
     node.model_name = object.RequiredText("model_name").value_or("");
-    if (library != nullptr) object.Fault("library_name", "is for nodes of type \"custom\" alone");
+    if (library != nullptr) object.Fault("library_name", "requires type \"custom\"");
   } else if (type == "custom") {
     node.type = OvmsNodeConfig::Type::kCustom;
     node.library_name = object.RequiredText("library_name").value_or("");
-    if (model != nullptr) object.Fault("model_name", "is for nodes of type \"DL model\" alone");
+    if (model != nullptr) object.Fault("model_name", "requires type \"DL model\"");
   } else if (!type.empty()) {
     object.Fault("type", "expected \"DL model\" or \"custom\"");
   }

@@ -112,7 +112,7 @@ TEST(ParseOvmsConfig, ReadsShapesAndBatchSizesAsTexts) {
   EXPECT_EQ(Model(R"j("batch_size": "2:8")j").batch_size, (OvmsBatchSize{false, {2, 8}}));
   EXPECT_TRUE(Model(R"j("batch_size": "auto")j").batch_size->automatic);
   EXPECT_THAT(Parse(Entry(R"j("batch_size": 4, "shape": "auto")j")).warnings,
-              ElementsAre("model 'm': batch_size does nothing, since the entry has a shape"));
+              ElementsAre("model 'm': batch_size has no effect because the entry has a shape"));
 }
 
 TEST(ParseOvmsConfig, ReadsVersionPolicies) {
@@ -136,25 +136,25 @@ TEST(ParseOvmsConfig, ReadsStatefulModels) {
 // An invalid value is a fault of its entry, and other models are served.
 TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"j("shape": "(1,x)")j", "/model_config_list/0/config/shape: '(1,x)' is no shape"},
-      {R"j("shape": "(1,0)")j", "/shape: '(1,0)' is no shape"},
-      {R"j("shape": "(1,8:1)")j", "/shape: '(1,8:1)' is no shape"},
-      {R"j("shape": "(1")j", "/shape: '(1' is no shape"},
-      {R"j("shape": "")j", "/shape: '' is no shape"},
-      {R"j("shape": "(1,2,)")j", "/shape: '(1,2,)' is no shape"},
-      {R"j("shape": {"a/b": "x"})j", "/shape/a~1b: 'x' is no shape"},
-      {R"j("shape": "{\"a\": 1}")j", "/shape: expected a text, not a number"},
+      {R"j("shape": "(1,x)")j", "/model_config_list/0/config/shape: invalid shape '(1,x)'"},
+      {R"j("shape": "(1,0)")j", "/shape: invalid shape '(1,0)'"},
+      {R"j("shape": "(1,8:1)")j", "/shape: invalid shape '(1,8:1)'"},
+      {R"j("shape": "(1")j", "/shape: invalid shape '(1'"},
+      {R"j("shape": "")j", "/shape: invalid shape ''"},
+      {R"j("shape": "(1,2,)")j", "/shape: invalid shape '(1,2,)'"},
+      {R"j("shape": {"a/b": "x"})j", "/shape/a~1b: invalid shape 'x'"},
+      {R"j("shape": "{\"a\": 1}")j", "/shape: expected a string, got a number"},
       {R"j("shape": "{\"a\" 1}")j", "/shape: parse error at line 1, column 6"},
-      {R"j("batch_size": "x")j", "/batch_size: 'x' is no batch size"},
-      {R"j("batch_size": "-2")j", "/batch_size: '-2' is no batch size"},
-      {R"j("layout": "NHWCN")j", "/layout: 'NHWCN' is no layout"},
-      {R"j("layout": "NHWC:")j", "/layout: 'NHWC:' is no layout"},
-      {R"j("layout": "N......")j", "/layout: 'N......' is no layout"},
-      {R"j("precision": "FP33")j", "/precision: 'FP33' is no precision"},
-      {R"j("color_format": "PINK")j", "/color_format: 'PINK' is no color format"},
+      {R"j("batch_size": "x")j", "/batch_size: invalid batch size 'x'"},
+      {R"j("batch_size": "-2")j", "/batch_size: invalid batch size '-2'"},
+      {R"j("layout": "NHWCN")j", "/layout: invalid layout 'NHWCN'"},
+      {R"j("layout": "NHWC:")j", "/layout: invalid layout 'NHWC:'"},
+      {R"j("layout": "N......")j", "/layout: invalid layout 'N......'"},
+      {R"j("precision": "FP33")j", "/precision: invalid precision 'FP33'"},
+      {R"j("color_format": "PINK")j", "/color_format: invalid color format 'PINK'"},
       {R"j("color_format": "NV12_2:RGB")j",
-       "/color_format: color format 'NV12_2:RGB' is not supported: it makes"},
-      {R"j("mean": "1,x")j", "/mean: '1,x' is no list of numbers"},
+       "/color_format: color format 'NV12_2:RGB' is not supported: it needs"},
+      {R"j("mean": "1,x")j", "/mean: invalid list of numbers '1,x'"},
       {R"j("scale": 0)j", "/scale: a scale of 0"},
       {R"j("base_path": "s3://bucket/m")j", "/base_path: 's3://bucket/m' is remote"},
       {R"j("max_sequence_number": 5)j",
@@ -165,7 +165,7 @@ TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
       {R"j("stateful": true, "max_sequence_number": 4294967296)j", "Sequence max number parameter too high"},
       {R"j("stateful": true, "shape": "auto")j", "a stateful model cannot have an automatic shape"},
       {R"j("stateful": true, "batch_size": "auto")j", "a stateful model cannot have an automatic batch size"},
-      {R"j("stateful": true, "target_device": "GPU")j", "stateful models run on the CPU alone"},
+      {R"j("stateful": true, "target_device": "GPU")j", "stateful models run only on the CPU"},
   };
   for (const auto& [text, expected] : cases) {
     const OvmsModelConfig model = Model(text);
@@ -176,10 +176,10 @@ TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
 
 TEST(ParseOvmsConfig, WhatJsonHasNotIsSaid) {
   for (const char* text : {"{ # models\n}", "{ // models\n}", R"({"model_config_list": [] /* none */ })"})
-    EXPECT_THAT(Fault(text), HasSubstr("; JSON has no comments"));
+    EXPECT_THAT(Fault(text), HasSubstr("; JSON does not allow comments"));
   for (const char* text : {R"({"model_config_list": [],})", R"({"model_config_list": [{},]})"})
-    EXPECT_THAT(Fault(text), HasSubstr("; JSON has no comma behind the last element"));
-  EXPECT_THAT(Fault("{"), Not(HasSubstr("JSON has no")));
+    EXPECT_THAT(Fault(text), HasSubstr("; JSON does not allow trailing commas"));
+  EXPECT_THAT(Fault("{"), Not(HasSubstr("JSON does not allow")));
 }
 
 TEST(ParseOvmsConfig, EveryFaultOfTheFileIsNamedWithItsPath) {
@@ -192,24 +192,24 @@ TEST(ParseOvmsConfig, EveryFaultOfTheFileIsNamedWithItsPath) {
   EXPECT_EQ(config.status().message(),
             "The file is not valid json - "
             "/model_config_list/0/config/name: must not be empty; "
-            "/model_config_list/0/config/nireq: expected an integer from 0 to 100000, not -1; "
-            "/model_config_list/0/config/allow_cache: expected true or false, not a text; "
-            "/model_config_list/0/config/foo: there is no such key; "
+            "/model_config_list/0/config/nireq: expected an integer from 0 to 100000, got -1; "
+            "/model_config_list/0/config/allow_cache: expected true or false, got a string; "
+            "/model_config_list/0/config/foo: unknown key; "
             "/model_config_list/1/config: is missing; "
-            "/model_config_list/1/konfig: there is no such key; "
-            "/pipeline_config_list: expected a list, not a number; "
+            "/model_config_list/1/konfig: unknown key; "
+            "/pipeline_config_list: expected a list, got a number; "
             "/monitoring/metrics: is missing; "
-            "/bar: there is no such key");
+            "/bar: unknown key");
 }
 
 TEST(ParseOvmsConfig, FaultsOfKeysAndTypes) {
   const std::pair<std::string, const char*> cases[] = {
       {"{}", "/model_config_list: is missing"},
-      {"[]", "expected an object, not a list"},
-      {R"j({"model_config_list": {}})j", "/model_config_list: expected a list, not an object"},
-      {R"j({"model_config_list": [5]})j", "/model_config_list/0: expected an object, not a number"},
+      {"[]", "expected an object, got a list"},
+      {R"j({"model_config_list": {}})j", "/model_config_list: expected a list, got an object"},
+      {R"j({"model_config_list": [5]})j", "/model_config_list/0: expected an object, got a number"},
       {R"j({"model_config_list": [{"config": null}]})j",
-       "/model_config_list/0/config: expected an object, not null"},
+       "/model_config_list/0/config: expected an object, got null"},
       {R"j({"model_config_list": [{"config": {}}]})j", "/model_config_list/0/config/name: is missing"},
       {R"j({"model_config_list": [{"config": {"name": " "}}]})j",
        "/model_config_list/0/config/name: Model name cannot be empty."},
@@ -221,83 +221,77 @@ TEST(ParseOvmsConfig, FaultsOfKeysAndTypes) {
       {R"j({"model_config_list": [], "pipeline_config_list": [{"name": "p\u001b", "inputs": [], "nodes": [],
                                                             "outputs": []}]})j",
        "/pipeline_config_list/0/name: invalid model name 'p\\x1b'"},
-      {Entry(R"j("base_path": 5)j"), "/base_path: expected a text, not a number"},
-      {Entry(R"j("shape": 5)j"), "/shape: expected a text, or an object"},
-      {Entry(R"j("shape": {"a": 5})j"), "/shape/a: expected a text, not a number"},
+      {Entry(R"j("base_path": 5)j"), "/base_path: expected a string, got a number"},
+      {Entry(R"j("shape": 5)j"), "/shape: expected a string, or an object"},
+      {Entry(R"j("shape": {"a": 5})j"), "/shape/a: expected a string, got a number"},
       {Entry(R"j("shape": {"": "auto"})j"), "/shape: the name of a tensor is empty"},
-      {Entry(R"j("layout": [])j"), "/layout: expected a text, or an object"},
-      {Entry(R"j("batch_size": -1)j"), "/batch_size: expected an integer from 0 on, not -1"},
+      {Entry(R"j("layout": [])j"), "/layout: expected a string, or an object"},
+      {Entry(R"j("batch_size": -1)j"), "/batch_size: expected an integer >= 0, got -1"},
       {Entry(R"j("batch_size": 1.5)j"), "/batch_size: expected an integer"},
-      {Entry(R"j("batch_size": [])j"), "/batch_size: expected a text, not a list"},
-      {Entry(R"j("nireq": "4")j"), "/nireq: expected an integer, not a text"},
+      {Entry(R"j("batch_size": [])j"), "/batch_size: expected a string, got a list"},
+      {Entry(R"j("nireq": "4")j"), "/nireq: expected an integer, got a string"},
       {Entry(R"j("nireq": 18446744073709551615)j"), "/nireq: expected an integer from 0 to 100000"},
       {Entry(R"j("target_device": "")j"), "/target_device: must not be empty"},
       {Entry(R"j("plugin_config": "x")j"), "/plugin_config: expected an object"},
       {Entry(R"j("plugin_config": {"DEVICE_PROPERTIES": {"CPU": 1}})j"),
        "/plugin_config/DEVICE_PROPERTIES/CPU: expected an object"},
       {Entry(R"j("plugin_config": {"DEVICE_PROPERTIES": {"CPU": {"A": []}}})j"),
-       "/plugin_config/DEVICE_PROPERTIES/CPU/A: expected a text, a number, true or false"},
+       "/plugin_config/DEVICE_PROPERTIES/CPU/A: expected a string, a number, true or false"},
       {Entry(R"j("plugin_config": {"A": []})j"),
-       "/plugin_config/A: expected a text, a number, true or false"},
+       "/plugin_config/A: expected a string, a number, true or false"},
       {Entry(R"j("model_version_policy": {})j"), "/model_version_policy: expected exactly one of"},
       {Entry(R"j("model_version_policy": {"all": {}, "latest": {"num_versions": 1}})j"),
        "expected exactly one of"},
-      {Entry(R"j("model_version_policy": {"all": {"x": 1}})j"),
-       "/model_version_policy/all/x: there is no such key"},
+      {Entry(R"j("model_version_policy": {"all": {"x": 1}})j"), "/model_version_policy/all/x: unknown key"},
       {Entry(R"j("model_version_policy": {"latest": {}})j"), "/latest/num_versions: is missing"},
       {Entry(R"j("model_version_policy": {"latest": {"num_versions": 0}})j"),
-       "expected an integer from 1 on, not 0"},
+       "expected an integer >= 1, got 0"},
       {Entry(R"j("model_version_policy": {"specific": {"versions": []}})j"),
        "/versions: expected at least one version"},
       {Entry(R"j("model_version_policy": {"specific": {"versions": [0]}})j"),
-       "/versions/0: expected an integer from 1"},
-      {Entry(R"j("model_version_policy": {"newest": {}})j"),
-       "/model_version_policy/newest: there is no such key"},
-      {Entry(R"j("stateful": 1)j"), "/stateful: expected true or false, not a number"},
-      {Entry(R"j("max_sequence_number": -1)j"),
-       "/max_sequence_number: expected an integer from 0 on, not -1"},
+       "/versions/0: expected an integer >= 1"},
+      {Entry(R"j("model_version_policy": {"newest": {}})j"), "/model_version_policy/newest: unknown key"},
+      {Entry(R"j("stateful": 1)j"), "/stateful: expected true or false, got a number"},
+      {Entry(R"j("max_sequence_number": -1)j"), "/max_sequence_number: expected an integer >= 0, got -1"},
       {Entry(R"j("mean": [])j"), "/mean: expected a number, a list of numbers"},
       {Entry(R"j("mean": true)j"), "/mean: expected a number, a list of numbers"},
       {R"j({"model_config_list": [], "custom_node_library_config_list": [{"name": "l"}]})j",
        "/custom_node_library_config_list/0/base_path: is missing"},
       {R"j({"model_config_list": [], "mediapipe_config_list": [{"graph_queue_size": 1}]})j",
-       "/mediapipe_config_list/0/name: is missing; /mediapipe_config_list/0/graph_queue_size: there is no "
-       "such key"},
+       "/mediapipe_config_list/0/name: is missing; /mediapipe_config_list/0/graph_queue_size: unknown key"},
       {R"j({"model_config_list": [], "monitoring": {"metrics": {"metrics_list": [1]}}})j",
-       "/monitoring/metrics/enable: is missing; /monitoring/metrics/metrics_list/0: expected a text, not a "
+       "/monitoring/metrics/enable: is missing; /monitoring/metrics/metrics_list/0: expected a string, got a "
        "number"},
-      {PipelineWith("{}"), "/pipeline_config_list/0/nodes: expected a list, not an object"},
+      {PipelineWith("{}"), "/pipeline_config_list/0/nodes: expected a list, got an object"},
       {PipelineWith("[{}]"),
        "/nodes/0/name: is missing; /pipeline_config_list/0/nodes/0/type: is missing; "
        "/pipeline_config_list/0/nodes/0/inputs: is missing; "
        "/pipeline_config_list/0/nodes/0/outputs: is missing"},
       {PipelineWith(
            R"j([{"name": "n", "type": "DL model", "library_name": "l", "inputs": [], "outputs": []}])j"),
-       "/nodes/0/model_name: is missing; /pipeline_config_list/0/nodes/0/library_name: is for nodes of type "
+       "/nodes/0/model_name: is missing; /pipeline_config_list/0/nodes/0/library_name: requires type "
        "\"custom\""},
       {PipelineWith(R"j([{"name": "n", "type": "custom", "model_name": "m", "inputs": [], "outputs": []}])j"),
-       "/nodes/0/library_name: is missing; /pipeline_config_list/0/nodes/0/model_name: is for nodes of type "
+       "/nodes/0/library_name: is missing; /pipeline_config_list/0/nodes/0/model_name: requires type "
        "\"DL"},
       {PipelineWith(R"j([{"name": "n", "type": "x", "inputs": [], "outputs": []}])j"),
        "/nodes/0/type: expected \"DL model\" or \"custom\""},
       {PipelineWith(
            R"j([{"name": "n", "type": "custom", "library_name": "l", "params": {"a": 1}, "version": 0,
                         "demultiply_count": 10001, "inputs": [{}], "outputs": [{"alias": "x"}]}])j"),
-       "/nodes/0/version: expected an integer from 1 on, not 0; "
-       "/pipeline_config_list/0/nodes/0/params/a: expected a text, not a number; "
+       "/nodes/0/version: expected an integer >= 1, got 0; "
+       "/pipeline_config_list/0/nodes/0/params/a: expected a string, got a number; "
        "/pipeline_config_list/0/nodes/0/inputs/0: expected an object with one key"},
       {PipelineWith(R"j([{"name": "n", "type": "custom", "library_name": "l",
                         "inputs": [{"i": {"node_name": "request", "x": 1}}], "outputs": [], "demultiply_count": -2}])j"),
-       "/inputs/0/i/data_item: is missing; /pipeline_config_list/0/nodes/0/inputs/0/i/x: there is no such "
-       "key; "
-       "/pipeline_config_list/0/nodes/0/demultiply_count: expected an integer from -1 to 10000, not -2"},
+       "/inputs/0/i/data_item: is missing; /pipeline_config_list/0/nodes/0/inputs/0/i/x: unknown key; "
+       "/pipeline_config_list/0/nodes/0/demultiply_count: expected an integer from -1 to 10000, got -2"},
       {PipelineWith("[]", R"j(, "demultiply_count": "3", "allow_auto_shape": 1)j"),
-       "/demultiply_count: expected an integer, not a text; "
+       "/demultiply_count: expected an integer, got a string; "
        "/pipeline_config_list/0/allow_auto_shape: expected true or false"},
-      {R"j({"model_config_list": [], "model_config_list": []})j",
-       "/model_config_list: the key is given twice"},
+      {R"j({"model_config_list": [], "model_config_list": []})j", "/model_config_list: duplicate key"},
       {Entry(R"j("shape": {"a": "auto", "a": "auto"})j"),
-       "/model_config_list/0/config/shape/a: the key is given twice"},
+       "/model_config_list/0/config/shape/a: duplicate key"},
   };
   for (const auto& [text, expected] : cases) EXPECT_THAT(Fault(text), HasSubstr(expected)) << text;
 }
@@ -345,12 +339,11 @@ TEST(ParseOvmsConfig, TheSecondOfANameIsLeftOutWithAWarning) {
   EXPECT_EQ(config.custom_node_libraries[0].base_path, "/etc/braid/a");
   ASSERT_THAT(config.graphs, SizeIs(1));
   EXPECT_EQ(config.graphs[0].base_path, "/etc/braid/g/");
-  EXPECT_THAT(
-      config.warnings,
-      ElementsAre("/model_config_list/1: the name 'm' is given twice; the first entry is used",
-                  "/custom_node_library_config_list/1: the name 'l' is given twice; the first entry is used",
-                  "/pipeline_config_list/1: the name 'p' is given twice; the first entry is used",
-                  "/mediapipe_config_list/1: the name 'g' is given twice; the first entry is used"));
+  EXPECT_THAT(config.warnings,
+              ElementsAre("/model_config_list/1: duplicate name 'm'; the first entry is used",
+                          "/custom_node_library_config_list/1: duplicate name 'l'; the first entry is used",
+                          "/pipeline_config_list/1: duplicate name 'p'; the first entry is used",
+                          "/mediapipe_config_list/1: duplicate name 'g'; the first entry is used"));
 }
 
 TEST(ParseOvmsConfig, ReadsPipelines) {
@@ -390,7 +383,7 @@ TEST(ParseOvmsConfig, ReadsPipelines) {
   EXPECT_THAT(crop.inputs,
               ElementsAre(OvmsConnection{"x", {"detect", "b"}}, OvmsConnection{"y", {"detect", "c"}}));
   EXPECT_THAT(config.warnings,
-              ElementsAre("pipeline 'p': a demultiply_count of 0 is the old spelling of -1, dynamic"));
+              ElementsAre("pipeline 'p': demultiply_count 0 is the old form of -1 (dynamic)"));
 }
 
 TEST(ParseOvmsConfig, ALibraryMustNotLieAboveItsFolder) {
@@ -430,10 +423,8 @@ TEST(ParseOvmsConfig, CustomLoadersAreRefused) {
   const auto refused = ParseOvmsConfig(
       R"j({"model_config_list": [], "custom_loader_config_list": [{"config": {"loader_name": "l"}}]})j", "/");
   EXPECT_EQ(refused.status().code(), StatusCode::kUnsupported);
-  EXPECT_EQ(
-      refused.status().message(),
-      "Functionality not implemented - /custom_loader_config_list/0: custom loaders are not available in "
-      "this server");
+  EXPECT_EQ(refused.status().message(),
+            "Functionality not implemented - /custom_loader_config_list/0: custom loaders are not supported");
   EXPECT_EQ(ParseOvmsConfig(Entry(R"j("custom_loader_options": {"loader_name": "l"})j"), "/").status().code(),
             StatusCode::kUnsupported);
 }
@@ -447,7 +438,7 @@ TEST(ParseOvmsSubconfig, HasModelsAlone) {
   EXPECT_THAT(ParseOvmsSubconfig(R"j({"model_config_list": [], "pipeline_config_list": []})j", "/g", warnings)
                   .status()
                   .message(),
-              HasSubstr("/pipeline_config_list: there is no such key"));
+              HasSubstr("/pipeline_config_list: unknown key"));
 }
 
 TEST(ModelConfigFromOptions, ReadsEveryOption) {
@@ -487,8 +478,8 @@ TEST(ModelConfigFromOptions, FaultsNameTheirOption) {
       {{{"model_path", "/m"}}, "--model_name: is missing"},
       {{{"model_name", "m"}}, "--model_path: is missing"},
       {{{"model_name", "m"}, {"model_path", "gs://x"}}, "--model_path: 'gs://x' is remote"},
-      {{{"model_name", "m"}, {"model_path", "/m"}, {"shape", "(x)"}}, "--shape: '(x)' is no shape"},
-      {{{"model_name", "m"}, {"model_path", "/m"}, {"nireq", "x"}}, "--nireq: expected an integer, not 'x'"},
+      {{{"model_name", "m"}, {"model_path", "/m"}, {"shape", "(x)"}}, "--shape: invalid shape '(x)'"},
+      {{{"model_name", "m"}, {"model_path", "/m"}, {"nireq", "x"}}, "--nireq: expected an integer, got 'x'"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"nireq", "-1"}}, "--nireq: expected an integer from 0"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"stateful", "maybe"}},
        "--stateful: expected true or false"},
@@ -499,10 +490,10 @@ TEST(ModelConfigFromOptions, FaultsNameTheirOption) {
       {{{"model_name", "m"},
         {"model_path", "/m"},
         {"model_version_policy", "{\"latest\":{\"num_versions\":0}}"}},
-       "--model_version_policy/latest/num_versions: expected an integer from 1"},
+       "--model_version_policy/latest/num_versions: expected an integer >= 1"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"max_sequence_number", "5"}},
        "--max_sequence_number: Stateful model config parameter used for non stateful model"},
-      {{{"model_name", "m"}, {"model_path", "/m"}, {"colour", "x"}}, "--colour: a model has no such option"},
+      {{{"model_name", "m"}, {"model_path", "/m"}, {"colour", "x"}}, "--colour: unknown model option"},
   };
   for (const auto& [options, expected] : cases) {
     const auto model = ModelConfigFromOptions(options, "/");

@@ -49,13 +49,13 @@ Result<Json> ToJson(const Option& option, const std::string& text) {
       // An option without a value is on.
       if (word.empty() || word == "true" || word == "1") return Json(true);
       if (word == "false" || word == "0") return Json(false);
-      return InvalidArgumentError("expected true or false, not '" + text + "'");
+      return InvalidArgumentError("expected true or false, got '" + text + "'");
     }
     case Kind::kInteger: {
       int64_t number = 0;
       const auto [stop, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
       if (fault != std::errc() || stop != text.data() + text.size()) {
-        return InvalidArgumentError("expected an integer, not '" + text + "'");
+        return InvalidArgumentError("expected an integer, got '" + text + "'");
       }
       return Json(number);
     }
@@ -67,7 +67,7 @@ Result<Json> ToJson(const Option& option, const std::string& text) {
       return json;
     }
   }
-  return InvalidArgumentError("there is no such option");
+  return InvalidArgumentError("unknown option");
 }
 
 // "/base_path" -> "--model_path"; a path within a value follows the option.
@@ -91,7 +91,7 @@ Result<OvmsModelConfig> ModelConfigFromOptions(const std::map<std::string, std::
     const auto* option = std::find_if(std::begin(kOptions), std::end(kOptions),
                                       [&name = name](const Option& one) { return one.name == name; });
     if (option == std::end(kOptions)) {
-      faults.Add("--" + name, "a model has no such option");
+      faults.Add("--" + name, "unknown model option");
       continue;
     }
     auto json = ToJson(*option, text);

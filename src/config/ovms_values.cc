@@ -15,8 +15,8 @@ constexpr size_t kMostDimensions = 64;
 constexpr size_t kMostNumbers = 4096;
 
 Status NoSuch(std::string_view what, std::string_view text, std::string_view how) {
-  std::string message = "'";
-  message.append(text.substr(0, 200)).append("' is no ").append(what).append(": write ").append(how);
+  std::string message = "invalid ";
+  message.append(what).append(" '").append(text.substr(0, 200)).append("'; expected ").append(how);
   return InvalidArgumentError(std::move(message));
 }
 
@@ -72,7 +72,7 @@ std::optional<DimensionRange> ParseDimension(std::string_view text) {
 }  // namespace
 
 Result<OvmsShape> ParseOvmsShape(std::string_view text) {
-  constexpr std::string_view how = "\"auto\" or sizes, as in \"(1,3,-1,200:400)\"";
+  constexpr std::string_view how = "\"auto\" or sizes, such as \"(1,3,-1,200:400)\"";
   const std::string plain = WithoutBlanks(text);
   OvmsShape shape;
   if (plain == "auto") {
@@ -98,7 +98,7 @@ Result<OvmsBatchSize> ParseOvmsBatchSize(std::string_view text) {
   }
   const auto dimension = ParseDimension(plain);
   if (!dimension)
-    return NoSuch("batch size", text, "\"auto\", \"-1\", a number from 1 on, or a range as in \"1:8\"");
+    return NoSuch("batch size", text, "\"auto\", \"-1\", a number >= 1, or a range such as \"1:8\"");
   size.size = *dimension;
   return size;
 }
@@ -120,7 +120,8 @@ Result<OvmsLayout> ParseOvmsLayout(std::string_view text) {
     return !part.empty() && part.size() <= kMostDimensions;
   };
   if (parts.size() > 2 || !std::all_of(parts.begin(), parts.end(), valid)) {
-    return NoSuch("layout", text, "one letter for each dimension, as in \"NHWC\", \"N...\" or \"NHWC:NCHW\"");
+    return NoSuch("layout", text,
+                  "one letter for each dimension, such as \"NHWC\", \"N...\" or \"NHWC:NCHW\"");
   }
   return OvmsLayout{std::string(parts.front()),
                     parts.size() == 2 ? std::string(parts.back()) : std::string()};
@@ -133,7 +134,7 @@ Result<std::string> ParseOvmsPrecision(std::string_view text) {
       "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BOOLEAN", "BYTES", "STRING"};
   std::string plain = Capitals(text);
   if (!known.contains(plain))
-    return NoSuch("precision", text, "FP32, FP16, U8, I64 or another one of OpenVINO's");
+    return NoSuch("precision", text, "FP32, FP16, U8, I64 or another OpenVINO precision");
   return plain;
 }
 
@@ -143,15 +144,13 @@ Result<std::string> ParseOvmsColorFormat(std::string_view text) {
   const auto parts = Split(plain, ':');
   if (std::ranges::any_of(parts,
                           [](std::string_view part) { return part == "NV12_2" || part == "I420_3"; })) {
-    return UnsupportedError(
-        "color format '" + plain +
-        "' is not supported: it makes an input of each plane; NV12 and I420 take the planes one "
-        "behind the other in one input");
+    return UnsupportedError("color format '" + plain +
+                            "' is not supported: it needs one input per plane; use NV12 or I420");
   }
   if (parts.size() > 2 ||
       !std::all_of(parts.begin(), parts.end(), [](std::string_view part) { return known.contains(part); })) {
     return NoSuch("color format", text,
-                  "\"RGB\", \"BGR\", \"GRAY\", \"NV12\" or \"I420\", or two of them as in \"RGB:BGR\"");
+                  "\"RGB\", \"BGR\", \"GRAY\", \"NV12\" or \"I420\", or two of them, such as \"RGB:BGR\"");
   }
   return plain;
 }
@@ -163,7 +162,7 @@ Result<std::vector<double>> ParseOvmsNumbers(std::string_view text) {
     const auto number = ParseNumber<double>(part);
     if (!number || !std::isfinite(*number) || numbers.size() >= kMostNumbers) {
       return NoSuch("list of numbers", text,
-                    "one number, or one for each channel as in \"[123.6,116.2,103.5]\"");
+                    "one number, or one for each channel, such as \"[123.6,116.2,103.5]\"");
     }
     numbers.push_back(*number);
   }

@@ -52,8 +52,7 @@ FieldFault CheckControl(const Control& control, const std::string& who, const st
     const std::string list = control.int32_false_true_size() > 0  ? ".int32_false_true"
                              : control.fp32_false_true_size() > 0 ? ".fp32_false_true"
                                                                   : ".bool_false_true";
-    return InvalidField(who + " must specify exactly 2 values, the one for false and the one for true",
-                        field + list);
+    return InvalidField(who + " must specify exactly 2 values, for false and for true", field + list);
   }
   if (control.data_type() != inference::TYPE_INVALID) {
     return InvalidField(who + " must not specify 'data_type': that is the type of its values",
@@ -132,7 +131,7 @@ FieldFault CheckInitialState(const Batching::State& state, const std::string& wh
       return InvalidField(what + " must have dims that are integers >= 1", FieldAt(field + ".dims", i));
     fits = state.dims(i) == -1 || state.dims(i) == initial.dims(i);
   }
-  if (!fits) return InvalidField(what + " must have dims that are those of the state", field + ".dims");
+  if (!fits) return InvalidField(what + " must have the dims of the state", field + ".dims");
   switch (initial.state_data_case()) {
     case Batching::InitialState::kZeroData:
       return {};

@@ -66,7 +66,7 @@ TEST(SequenceConfig, SaysWhatIsWrong) {
       {Control(start),
        control + "must specify one of 'int32_false_true', 'fp32_false_true' or 'bool_false_true'"},
       {Control(start + "int32_false_true: [ 0 ]"),
-       control + "must specify exactly 2 values, the one for false and the one for true"},
+       control + "must specify exactly 2 values, for false and for true"},
       {Control(start + "int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ]"),
        control + "must specify one of 'int32_false_true', 'fp32_false_true' or 'bool_false_true'"},
       {Control("kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32"),
@@ -90,7 +90,7 @@ TEST(SequenceConfig, SaysWhatIsWrong) {
        state + " dimension must be integer >= 1, or -1 to indicate a variable-size dimension"},
       {State(good_state) + State(good_state), state + " is specified more than once"},
       {State(good_state + "initial_state { name: 'i' data_type: TYPE_INT32 dims: [ 3 ] zero_data: true }"),
-       state + ": 'initial_state' must have dims that are those of the state"},
+       state + ": 'initial_state' must have the dims of the state"},
       {State(good_state + "initial_state { name: 'i' data_type: TYPE_FP32 dims: [ 2 ] zero_data: true }"),
        state + ": 'initial_state' must have the 'data_type' of the state"},
       {State(good_state + "initial_state { name: 'i' data_type: TYPE_INT32 dims: [ 2 ] }"),
@@ -146,7 +146,7 @@ TEST(InitialStates, SayWhatIsWrongWithTheFile) {
         .message();
   };
   EXPECT_EQ(load("short"),
-            "initial state of 'S' for model 'm': file 'initial_state/short' has 3 bytes, which do not make "
+            "initial state of 'S' for model 'm': file 'initial_state/short' has 3 bytes, which do not match "
             "TYPE_INT32 of shape [2]");
   EXPECT_NE(load("none").find("file 'initial_state/none' cannot be read"), std::string::npos);
 }

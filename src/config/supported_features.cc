@@ -17,17 +17,17 @@ FieldFault FindUnsupportedFeature(const inference::ModelConfig& config) {
     const std::string who = " of state '" + state.input_name() + "' is not supported; ";
     if (state.use_same_buffer_for_input_output()) {
       return refuse("'use_same_buffer_for_input_output'" + who +
-                        "a model gives its new state back as output '" + state.output_name() + "'",
+                        "the model must return its new state as output '" + state.output_name() + "'",
                     field + ".use_same_buffer_for_input_output");
     }
     if (state.use_growable_memory()) {
-      return refuse("'use_growable_memory'" + who + "a state may have another size each time without it",
+      return refuse("'use_growable_memory'" + who + "a state can change its size without it",
                     field + ".use_growable_memory");
     }
   }
   // Users' code does not see these fields, neither in Triton nor here.
   if (!RunsUserCode(config.backend())) {
-    const std::string why = " is not supported: no backend has such tensors";
+    const std::string why = " is not supported: no backend supports such tensors";
     if (config.batch_input_size() > 0) return refuse("'batch_input'" + why, "batch_input");
     if (config.batch_output_size() > 0) return refuse("'batch_output'" + why, "batch_output");
   }

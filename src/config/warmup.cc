@@ -28,7 +28,7 @@ class SampleMaker {
     made.batch_size = sample_.batch_size();
     const bool batching = config_.max_batch_size() > 0;
     if (batching ? made.batch_size > config_.max_batch_size() : made.batch_size != 1) {
-      return Fault("batch_size " + std::to_string(made.batch_size) + " is not possible, max_batch_size is " +
+      return Fault("batch_size " + std::to_string(made.batch_size) + " is not allowed, max_batch_size is " +
                    std::to_string(config_.max_batch_size()));
     }
     // Maps are unordered; sort the inputs, so that requests have a fixed order.
@@ -141,8 +141,8 @@ class SampleMaker {
       return all;
     }
     return Fault("input '" + name + "': 'warmup/" + file + "' must hold " + std::to_string(count) +
-                 " elements of " + std::string(ConfigName(type)) + ", it has " +
-                 std::to_string(data->size()) + " bytes");
+                 " elements of " + std::string(ConfigName(type)) + ", got " + std::to_string(data->size()) +
+                 " bytes");
   }
 
   const inference::ModelConfig& config_;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(std::shared_ptr<CudaC
       cuda.Check("cuMemGetAllocationGranularity",
                  cuda.mem_get_allocation_granularity(&unit, &properties, CudaDriver::kLeastGranularity)));
   if (unit == 0 || bytes == 0 || bytes > SIZE_MAX - unit)
-    return InvalidArgumentError("memory of a device cannot have " + std::to_string(bytes) + " bytes");
+    return InvalidArgumentError("invalid size of device memory: " + std::to_string(bytes) + " bytes");
   std::unique_ptr<DeviceMemory> memory(
       new DeviceMemory(std::move(context), (bytes + unit - 1) / unit * unit));
   BRAID_RETURN_IF_ERROR(memory->context_->Within([&] {

@@ -25,7 +25,7 @@ bool ParseSize(std::string_view text, int base, size_t* value) {
 Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
   const size_t end = bytes.find("\r\n\r\n");
   if (end == std::string_view::npos) {
-    if (bytes.size() > kMaxHeadBytes) return InternalError("the head of the HTTP response is too long");
+    if (bytes.size() > kMaxHeadBytes) return InternalError("the HTTP response header is too long");
     return std::optional<HttpHead>();
   }
   const std::string_view lines = bytes.substr(0, end + 2);

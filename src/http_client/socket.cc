@@ -34,7 +34,7 @@ Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
   if (!fd.valid()) return ErrnoError("socket", errno);
   if (connect(fd.get(), to.ai_addr, to.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return UnavailableError(std::strerror(errno));
-    if (!WaitFor(fd.get(), POLLOUT, deadline_ns)) return UnavailableError("it does not answer");
+    if (!WaitFor(fd.get(), POLLOUT, deadline_ns)) return UnavailableError("connection timed out");
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -48,7 +48,7 @@ Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
 Result<UniqueFd> ConnectToPath(const std::string& path) {
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
-  if (path.size() >= sizeof to.sun_path) return UnavailableError("the path of the socket is too long");
+  if (path.size() >= sizeof to.sun_path) return UnavailableError("the socket path is too long");
   path.copy(to.sun_path, path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError("socket", errno);
@@ -85,7 +85,7 @@ Result<Address> ParseAddress(std::string_view text, std::string_view protocol_po
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
     if (end == std::string_view::npos)
-      return InvalidArgumentError("'" + std::string(whole) + "' is no HOST:PORT");
+      return InvalidArgumentError("'" + std::string(whole) + "' must have the form HOST:PORT");
     address.host = text.substr(1, end - 1);
     port = text.substr(end + 1);
     if (port.starts_with(':')) port.remove_prefix(1);
@@ -97,7 +97,7 @@ Result<Address> ParseAddress(std::string_view text, std::string_view protocol_po
   address.port = port.empty() ? protocol_port : port;
   const bool number = std::ranges::all_of(address.port, [](char c) { return c >= '0' && c <= '9'; });
   if (address.host.empty() || !number || address.port.size() > 5) {
-    return InvalidArgumentError("'" + std::string(whole) + "' is no HOST:PORT");
+    return InvalidArgumentError("'" + std::string(whole) + "' must have the form HOST:PORT");
   }
   return address;
 }
@@ -190,7 +190,7 @@ Status Socket::ShakeHands(const Dialer& dialer, bool http2, int64_t deadline_ns)
       return UnavailableError("TLS: " + reason);
     }
     if (!WaitFor(fd_.get(), reads ? POLLIN : POLLOUT, deadline_ns)) {
-      return UnavailableError("TLS: it does not answer");
+      return UnavailableError("TLS handshake timed out");
     }
   }
 }

@@ -101,7 +101,7 @@ class InputDecoder {
     BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ImageTargetOf(spec_));
     if (!HoldsPixels(spec_.type)) {
       return FaultError(Fault::kInvalidPrecision,
-                        "images cannot be " + std::string(WireName(spec_.type)) + name_);
+                        "images cannot have datatype " + std::string(WireName(spec_.type)) + name_);
     }
     BRAID_ASSIGN_OR_RETURN(const int64_t count, CountOf(input, target.batch, name_));
     BRAID_ASSIGN_OR_RETURN(input.data, OutOfReach(input.data));
@@ -156,9 +156,9 @@ class InputDecoder {
     }
     const int64_t pixels = size->width * size->height;
     if (pixels > budget_.pixels) {
-      return FaultError(Fault::kImageParsingFailed,
-                        "the images of the request have more than " + std::to_string(budget_.most_pixels) +
-                            " pixels together (--image-max-pixels) with " + which);
+      return FaultError(Fault::kImageParsingFailed, "the images of the request exceed " +
+                                                        std::to_string(budget_.most_pixels) +
+                                                        " pixels (--image-max-pixels) with " + which);
     }
     budget_.pixels -= pixels;
     return codec_.Decode(encoded, target, which);

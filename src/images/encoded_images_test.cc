@@ -223,19 +223,17 @@ class TotalOfPixels : public ::testing::Test {
 TEST_F(TotalOfPixels, IsOfAllImagesOfARequest) {
   EXPECT_TRUE(Decode({{four_, four_}}).ok());
   EXPECT_TRUE(Decode({{four_}, {four_}}).ok());
-  EXPECT_EQ(
-      Decode({{four_, four_, four_}}),
-      FaultError(Fault::kImageParsingFailed,
-                 "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
-                 "2; input name: b"));
-  EXPECT_EQ(
-      Decode({{four_}, {four_, four_}}),
-      FaultError(Fault::kImageParsingFailed,
-                 "the images of the request have more than 8 pixels together (--image-max-pixels) with image "
-                 "1; input name: c"));
+  EXPECT_EQ(Decode({{four_, four_, four_}}),
+            FaultError(Fault::kImageParsingFailed,
+                       "the images of the request exceed 8 pixels (--image-max-pixels) with image "
+                       "2; input name: b"));
+  EXPECT_EQ(Decode({{four_}, {four_, four_}}),
+            FaultError(Fault::kImageParsingFailed,
+                       "the images of the request exceed 8 pixels (--image-max-pixels) with image "
+                       "1; input name: c"));
   // According to its header; it is not decoded.
   EXPECT_EQ(Decode({{Png(3, 3, 1, {})}}).message(),
-            "Image parsing failed - the images of the request have more than 8 pixels together "
+            "Image parsing failed - the images of the request exceed 8 pixels "
             "(--image-max-pixels) with image 0; input name: b");
 }
 

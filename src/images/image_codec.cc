@@ -18,7 +18,7 @@ Result<std::string> FindLibrary() {
     if (std::filesystem::exists(candidate, error)) return candidate.string();
   }
   return FaultError(Fault::kInternalError,
-                    "images cannot be decoded: there is no lib/libbraid_opencv.so beside the server");
+                    "images cannot be decoded: lib/libbraid_opencv.so is missing next to the server");
 }
 
 class OpenCvImage final : public DecodedImage {
@@ -29,7 +29,7 @@ class OpenCvImage final : public DecodedImage {
   ImageSize size() const override { return size_; }
   Status Write(uint8_t* pixels) const override {
     if (codec_.write(image_.get(), size_.width, size_.height, pixels) == 0) return OkStatus();
-    return FaultError(Fault::kInternalError, "an image could not be resized");
+    return FaultError(Fault::kInternalError, "cannot resize the image");
   }
 
  private:

@@ -262,7 +262,7 @@ TEST_F(ManagerConfigTest, AModelThatDoesNotLoadDoesNotStopOthers) {
   AddVersion("c", "1");
   (void)manager_->Reload();
   EXPECT_EQ(Index(), "a:1 READY, b:1 READY, c:1 UNAVAILABLE failed, missing:1 READY");
-  EXPECT_THAT(ReasonOf("c"), HasSubstr("/model_config_list/3/config/shape: '(x)' is no shape"));
+  EXPECT_THAT(ReasonOf("c"), HasSubstr("/model_config_list/3/config/shape: invalid shape '(x)'"));
 }
 
 TEST_F(ManagerConfigTest, AFailedReloadOfAModelKeepsWhatServes) {

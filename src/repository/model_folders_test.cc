@@ -86,7 +86,7 @@ TEST(ListVersions, IgnoresOtherNames) {
   EXPECT_EQ(ignored, (std::map<std::string, std::string>{
                          {"0", number},
                          {"007", number},
-                         {"12", "failed to open " + (scratch / "12") + ": it is a symbolic link to nothing"},
+                         {"12", "failed to open " + (scratch / "12") + ": it is a dangling symbolic link"},
                          {"v3", number}}));
 }
 

@@ -182,7 +182,7 @@ void InstancePool::Stop(int64_t deadline_ns) {
     change.Perform();
   }
   if (left > 0) {
-    BRAID_LOG_WARNING(log_, "model '{}' version {} stops with {} requests that did not run", info_.name,
+    BRAID_LOG_WARNING(log_, "model '{}' version {} stopped with {} requests that did not run", info_.name,
                       info_.version, left);
   }
   backend_->Stop(deadline_ns);

@@ -31,7 +31,7 @@ Result<ResourceLimit> ParseResourceLimit(std::string_view text) {
        (ToNumber(text.substr(second + 1), limit.device) && limit.device >= 0));
   if (!good) {
     return InvalidArgumentError(
-        fmt::format("'{}' has not the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE", text));
+        fmt::format("'{}' must have the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE", text));
   }
   return limit;
 }

@@ -37,7 +37,7 @@ Status FinishIntake(const ServableInfo& info, InferenceRequest& request) {
 Status TooManyWaitForSequences(const InferenceRequest& request, size_t most, const std::string& model) {
   return UnavailableError(RequestPrefix(request) + "Exceeds maximum queue size: " + std::to_string(most) +
                           " requests wait for sequences of model '" + model +
-                          "', the server's bound for one model");
+                          "', the server's limit for one model");
 }
 
 Status CancelledWhileWaiting(const std::string& model) {
@@ -50,11 +50,11 @@ Status StoppedWhileWaiting(const std::string& model) {
 }
 
 Status NoInstanceLives(const std::string& model, int64_t waited_ns, const std::string& reason) {
-  const std::string since = waited_ns == 0 ? "' lives: "
-                                           : "' has lived for " + std::to_string(waited_ns / 1'000'000) +
+  const std::string since = waited_ns == 0 ? "' is available: "
+                                           : "' was available for " + std::to_string(waited_ns / 1'000'000) +
                                                  " ms (--outage-wait-ms): ";
   return UnavailableError("no instance of model '" + model + since +
-                          (reason.empty() ? "they are being restarted" : reason));
+                          (reason.empty() ? "instances are restarting" : reason));
 }
 
 }  // namespace braid

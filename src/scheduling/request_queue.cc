@@ -56,8 +56,7 @@ Status RequestQueue::Push(std::unique_ptr<InferenceRequest>& request, int64_t no
     return UnavailableError(
         RequestPrefix(*request) + "Exceeds maximum queue size: " + std::to_string(max_size_) +
         " requests wait for model '" + model_name_ +
-        "', the server's bound for one model. Give the model more instances, or bound its queue by "
-        "max_queue_size of its queue policy");
+        "', the server's limit for one model. Add instances, or set max_queue_size in its queue policy");
   }
   SchedulerNotes& notes = request->scheduling;
   notes.level = index;

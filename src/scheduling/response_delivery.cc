@@ -63,9 +63,9 @@ void ResponseDelivery::WarnOfOutputs(const ServableInfo& info, const InferenceRe
     const std::string what =
         given == outputs.end() ? "lacks output '" + spec.name + "'"
                                : "has output '" + spec.name + "' as " + std::string(ConfigName(given->type)) +
-                                     " where its configuration says " + std::string(ConfigName(spec.type));
-    BRAID_LOG_WARNING(log_, "a response of model '{}' {}; clients get it so, and this is said once",
-                      info.name, what);
+                                     " but the configuration says " + std::string(ConfigName(spec.type));
+    BRAID_LOG_WARNING(log_, "a response of model '{}' {}; it is sent unchanged (logged once)", info.name,
+                      what);
     return;
   }
 }

@@ -680,9 +680,10 @@ TEST_F(ScheduledModelTest, FailsWhatWaitsThroughALongOutage) {
   timers_.Advance(1 * kSecond);
   ASSERT_TRUE(early.sink.ended);
   ASSERT_TRUE(late.sink.ended);
-  EXPECT_EQ(early.sink.status(),
-            UnavailableError("no instance of model 'm' has lived for 5000 ms (--outage-wait-ms): model.py "
-                             "keeps failing"));
+  EXPECT_EQ(
+      early.sink.status(),
+      UnavailableError("no instance of model 'm' was available for 5000 ms (--outage-wait-ms): model.py "
+                       "keeps failing"));
   Client after;
   Infer(after);
   EXPECT_TRUE(after.sink.ended);
@@ -698,7 +699,7 @@ TEST_F(ScheduledModelTest, FailsAtOnceWhatComesInAnOutage) {
   for (Client& client : early) Infer(client);
   backend_->readiness_ = {false, "it was killed"};
   instance().Die();
-  const Status outage = UnavailableError("no instance of model 'm' lives: it was killed");
+  const Status outage = UnavailableError("no instance of model 'm' is available: it was killed");
   EXPECT_EQ(early[0].sink.status(), InternalError("the instance died"));
   ASSERT_TRUE(early[1].sink.ended);
   EXPECT_EQ(early[1].sink.status(), outage);

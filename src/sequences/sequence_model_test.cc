@@ -426,8 +426,9 @@ TEST_F(SequenceModelTest, EndsAnOutageThatLasts) {
   timers_.Advance(4 * kSecond);
   EXPECT_TRUE(one.waits()) << "it cannot be idle while nothing runs";
   timers_.Advance(kSecond);
-  EXPECT_EQ(one.error(),
-            "no instance of model 'm' has lived for 5000 ms (--outage-wait-ms): they are being restarted");
+  EXPECT_EQ(
+      one.error(),
+      "no instance of model 'm' was available for 5000 ms (--outage-wait-ms): instances are restarting");
 }
 
 TEST_F(SequenceModelTest, BoundsWhatWaits) {

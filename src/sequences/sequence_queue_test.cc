@@ -229,7 +229,7 @@ TEST_F(SequenceQueueTest, NoMoreWaitThanMay) {
   auto d = Make("d", 7);
   EXPECT_EQ(queue_->Enter(runs_, *d).status(),
             UnavailableError("[request id: d] Exceeds maximum queue size: 3 requests wait for sequences of "
-                             "model 'p', the server's bound for one model"));
+                             "model 'p', the server's limit for one model"));
   d->Refuse(OkStatus());
   // A request that need not wait is accepted.
   Send("z", 9);

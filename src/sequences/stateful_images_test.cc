@@ -340,7 +340,7 @@ TEST_F(StatefulImages, NoMoreWaitThanMay) {
     const Status status = Send(7, std::move(input)).status();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_THAT(status.message(), HasSubstr("Exceeds maximum queue size: 2 requests wait for sequences of "
-                                            "model 'm', the server's bound for one model"));
+                                            "model 'm', the server's limit for one model"));
   }
   door_.Open();
   image.value();

@@ -271,8 +271,9 @@ TEST_F(StatefulModelTest, ALongQueueThatFailsDoesNotDeepenTheStack) {
   instance().Die();
   EXPECT_EQ(clients[0].error(), "the instance died");
   timers_.Advance(60 * kSecond);
-  EXPECT_EQ(clients[1].error(),
-            "no instance of model 'm' has lived for 5000 ms (--outage-wait-ms): they are being restarted");
+  EXPECT_EQ(
+      clients[1].error(),
+      "no instance of model 'm' was available for 5000 ms (--outage-wait-ms): instances are restarting");
   EXPECT_EQ(clients.back().error(), clients[1].error());
   EXPECT_LT(deepest, 32 << 10);
   instance().Revive();
@@ -315,7 +316,7 @@ TEST_F(StatefulModelTest, OnlySoManyWait) {
   EXPECT_EQ(
       client.error(),
       "[request id: <id_unknown>] Exceeds maximum queue size: 2 requests wait for sequences of model 'm', "
-      "the server's bound for one model");
+      "the server's limit for one model");
   EXPECT_EQ(client.code(), StatusCode::kUnavailable);
   Finish();
   Finish();

@@ -19,7 +19,7 @@ constexpr size_t kReservedConnections = 256;
 std::string Endpoint(const std::string& addresses, int port, Logger& log) {
   const std::vector<std::string> listed = ListedAddresses(addresses);
   for (size_t i = 1; i < listed.size(); ++i) {
-    BRAID_LOG_INFO(log, "port {} listens on {} too", port, listed[i]);
+    BRAID_LOG_INFO(log, "port {} also listens on {}", port, listed[i]);
   }
   const std::string& address = listed.front();
   return (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
@@ -90,7 +90,7 @@ void Fronts::ShareMemory() {
                           .max_pinned_bytes = options_.workers.pinned_pool_bytes}));
   if (!options_.takes_client_shm()) {
     memory.Forbid(options_.origin("allow-client-shm") == OptionOrigin::kDefault
-                      ? "it listens beyond this machine's loopback interface, and has no --allow-client-shm"
+                      ? "it listens beyond the loopback interface without --allow-client-shm"
                       : "--allow-client-shm=false");
   }
   memory.set_max_bytes(options_.client_shm_max_bytes == 0 ? MemorySize() : options_.client_shm_max_bytes);
@@ -151,9 +151,9 @@ Result<std::shared_ptr<TlsSource>> Fronts::ReadCertificates(const TlsOptions& op
   BRAID_ASSIGN_OR_RETURN(auto source, TlsSource::Create(options, std::move(protocol)));
   file_watcher_.Add(std::move(before), [this, source] {
     if (Status read = source->Reload(); read.ok()) {
-      BRAID_LOG_INFO(log_, "certificates were read again");
+      BRAID_LOG_INFO(log_, "certificates reloaded");
     } else {
-      BRAID_LOG_ERROR(log_, "certificates stay as they were: {}", read.message());
+      BRAID_LOG_ERROR(log_, "keeping the previous certificates: {}", read.message());
     }
   });
   return source;

@@ -32,9 +32,8 @@ Result<LatencyOptions> LatencyOptionsFor(const ServableInfo& info, const ServerO
   for (const auto& control : info.config->model_metrics().metric_control()) {
     const std::string& family = control.metric_identifier().family();
     if (family != kFirstResponse) {
-      BRAID_LOG_WARNING(
-          log, "model_metrics of model '{}': nothing can be set for metric family '{}', only for '{}'",
-          info.name, family, kFirstResponse);
+      BRAID_LOG_WARNING(log, "model_metrics of model '{}': metric family '{}' has no options, only '{}' has",
+                        info.name, family, kFirstResponse);
       continue;
     }
     if (control.histogram_options().buckets().empty()) {
@@ -69,11 +68,11 @@ Result<std::vector<std::pair<double, double>>> ParseQuantiles(std::string_view t
     if (colon == std::string_view::npos || !ParseShare(part.substr(0, colon), quantile) ||
         !ParseShare(part.substr(colon + 1), error) || quantiles.size() >= kMostQuantiles) {
       return InvalidArgumentError(
-          fmt::format("'{}' is not of the form QUANTILE:ERROR, both from 0 to 1", part));
+          fmt::format("'{}' must have the form QUANTILE:ERROR, both from 0 to 1", part));
     }
     quantiles.emplace_back(quantile, error);
   }
-  if (quantiles.empty()) return InvalidArgumentError("there is no quantile");
+  if (quantiles.empty()) return InvalidArgumentError("expected at least one quantile");
   return quantiles;
 }
 

@@ -173,7 +173,7 @@ Status Loading::CheckLoad(const std::string& model, int gpu) {
   const auto device = std::ranges::find(gpus_.devices, gpu, &GpuDevice::id);
   const std::string who = fmt::format("model '{}' is not loaded on GPU {}: ", model, gpu);
   auto memory = nvml_.Memory(device->uuid);
-  if (!memory.ok()) return memory.status().WithPrefix(who + "--model-load-gpu-limit cannot be kept without ");
+  if (!memory.ok()) return memory.status().WithPrefix(who + "cannot check --model-load-gpu-limit: ");
   const double used = static_cast<double>(memory->used_bytes) / static_cast<double>(memory->total_bytes);
   if (used <= limit->second) return OkStatus();
   return UnavailableError(
@@ -304,8 +304,8 @@ void Loading::Configure(Servable& servable, const LatencyOptions& latency) const
   const ServableInfo& info = servable.info();
   if (cache_ != nullptr || info.config == nullptr || !info.config->response_cache().enable()) return;
   BRAID_LOG_WARNING(log_,
-                    "model '{}' asks for the response cache, which is off: start the server with "
-                    "--cache-config=local,size=BYTES to have it",
+                    "model '{}' enables the response cache, but the server has none; start it with "
+                    "--cache-config=local,size=BYTES",
                     info.name);
 }
 

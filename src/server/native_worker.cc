@@ -55,7 +55,7 @@ int RunNativeWorkerCommand(int argc, const char* const* argv) {
     end.wake = Descriptor(argv[4]);
   }
   if (!end.memory.valid() || !end.socket.valid() || !end.wake.valid()) {
-    std::cerr << "braid: " << kNativeWorkerCommand << " is for the server to start\n";
+    std::cerr << "braid: " << kNativeWorkerCommand << " is started only by the server\n";
     return 1;
   }
   prctl(PR_SET_NAME, "braid-native");

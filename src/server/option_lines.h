@@ -42,7 +42,7 @@ Result<T> ToNumber(std::string_view text, T low, T high) {
   }
   if (error != std::errc() || number < low || number > high) {
     return InvalidArgumentError(high == std::numeric_limits<T>::max()
-                                    ? fmt::format("{} is out of range, the least is {}", text, low)
+                                    ? fmt::format("{} is out of range, the minimum is {}", text, low)
                                     : fmt::format("{} is out of range {} to {}", text, low, high));
   }
   return number;

@@ -74,7 +74,7 @@ Status Take(const OptionSpec& spec, std::string_view text, CommandLine& line) {
                                         spec.is_boolean() ? "" : text, spec.reason));
   }
   if (spec.support == OptionSupport::kIgnored) {
-    std::string note = fmt::format("--{} means nothing here: {}", spec.name, spec.reason);
+    std::string note = fmt::format("--{} has no effect: {}", spec.name, spec.reason);
     if (std::ranges::find(line.notes, note) == line.notes.end()) line.notes.push_back(std::move(note));
   }
   return OkStatus();
@@ -88,16 +88,16 @@ void NoteBackendSettings(CommandLine& line) {
   for (const auto& [backend, key, value] : line.options.backend_settings) {
     std::string why;
     if (backend.empty()) {
-      why = "settings for all backends do not exist here";
+      why = "settings for all backends are not supported";
     } else if (backend != "python") {
-      why = fmt::format("there is no backend '{}' with settings", backend);
+      why = fmt::format("backend '{}' has no settings", backend);
     } else if (std::ranges::find(kPool, key) != std::end(kPool)) {
-      why = "memory grows and shrinks by itself, there is no pool to size";
+      why = "memory has no fixed-size pool";
     } else if (key != "stub-timeout-seconds") {
-      why = "the setting is not known";
+      why = "unknown setting";
     }
     if (!why.empty()) {
-      line.notes.push_back(fmt::format("--backend-config={}{}{} means nothing here: {}", backend,
+      line.notes.push_back(fmt::format("--backend-config={}{}{} has no effect: {}", backend,
                                        backend.empty() ? "" : ",", key, why));
     }
   }
@@ -125,9 +125,7 @@ Status CheckSequenceStore(const ServerOptions& options) {
     return OkStatus();
   }
   if (!options.sequence_state_path.empty()) {
-    return InvalidArgumentError(
-        "--sequence_state_store and --sequence_state_path exclude each other: sequences are kept in one "
-        "place");
+    return InvalidArgumentError("--sequence_state_store and --sequence_state_path cannot be set together");
   }
   if (store.mode != StoreMode::kBehind &&
       options.origin("sequence_state_store_lag_ms") != OptionOrigin::kDefault) {
@@ -141,7 +139,7 @@ Status CheckSequenceStore(const ServerOptions& options) {
   }
   if (store.cert_file.empty() != store.key_file.empty()) {
     return InvalidArgumentError(
-        "--sequence_state_store_cert_file and --sequence_state_store_key_file need each other");
+        "--sequence_state_store_cert_file and --sequence_state_store_key_file must be set together");
   }
   return OkStatus();
 }
@@ -150,14 +148,13 @@ Status CheckSequenceStore(const ServerOptions& options) {
 Status CheckTogether(const ServerOptions& options) {
   if (options.folders.model_repositories.empty() && !options.serves_config()) {
     return InvalidArgumentError(
-        "no model repository is given; name a folder of models: braid serve MODELS_DIR, or a config.json: "
-        "braid "
-        "serve --config_path FILE");
+        "no model repository given; pass a folder of models (braid serve MODELS_DIR) or a config.json (braid "
+        "serve --config_path FILE)");
   }
   for (const std::string& repository : options.folders.model_repositories) {
     if (repository.find("://") != std::string::npos) {
-      return InvalidArgumentError(fmt::format(
-          "--model-repository: '{}' is remote: this server reads models from folders alone", repository));
+      return InvalidArgumentError(
+          fmt::format("--model-repository: '{}' is remote; models must be in local folders", repository));
     }
   }
   const auto& startup = options.folders.startup_models;
@@ -170,7 +167,7 @@ Status CheckTogether(const ServerOptions& options) {
   }
   if (options.sequence_state_path.empty() &&
       options.origin("sequence_state_path") != OptionOrigin::kDefault) {
-    return InvalidArgumentError("--sequence_state_path names no folder");
+    return InvalidArgumentError("--sequence_state_path must not be empty");
   }
   if (options.sequence_state_path.empty() &&
       options.origin("sequence_state_interval_seconds") != OptionOrigin::kDefault) {
@@ -183,7 +180,7 @@ Status CheckTogether(const ServerOptions& options) {
   const TraceSettings& trace = options.trace.settings;
   if (trace.mode == "triton" && !trace.off() && trace.file.empty()) {
     return InvalidArgumentError(
-        "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
+        "tracing is on but has no file; set one with --trace-config triton,file=FILE");
   }
   if (options.admin_address.empty() && options.origin("admin-apis") != OptionOrigin::kDefault) {
     return InvalidArgumentError("--admin-apis needs --admin-address");
@@ -191,10 +188,10 @@ Status CheckTogether(const ServerOptions& options) {
   if (options.allow_console && options.origin("allow-console") != OptionOrigin::kDefault &&
       options.console_place() == ConsolePlace::kNone) {
     return InvalidArgumentError(
-        "--allow-console needs a port to be served at: --admin-address=ADDR:PORT, or --metrics-port=PORT");
+        "--allow-console needs a port: --admin-address=ADDR:PORT or --metrics-port=PORT");
   }
   if (!options.fleet_endpoints.empty() && options.console_place() == ConsolePlace::kNone) {
-    return InvalidArgumentError("--fleet-endpoints is for the console, which is not served");
+    return InvalidArgumentError("--fleet-endpoints needs the console, which is off");
   }
   if (!options.fleet_ca_file.empty() && (options.fleet_endpoints.empty() || !options.http_tls.use)) {
     return InvalidArgumentError("--fleet-ca-file needs --fleet-endpoints and --http-use-ssl");

@@ -121,7 +121,7 @@ Status SetChannelArguments(ServerOptions& options, std::string_view text) {
     const std::string_view one = text.substr(0, comma);
     const size_t equals = one.find('=');
     if (equals == std::string_view::npos || equals == 0) {
-      return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", one));
+      return InvalidArgumentError(fmt::format("'{}' must have the form KEY=VALUE", one));
     }
     const auto found = std::ranges::find(kChannelArguments, one.substr(0, equals), &ChannelArgument::name);
     if (found == std::end(kChannelArguments)) {
@@ -160,14 +160,14 @@ std::string ShowCleanerMinutes(const ServerOptions& options) {
   return fmt::format("{:g}", static_cast<double>(options.sequence_cleaner_poll_wait_seconds) / 60);
 }
 
-constexpr std::string_view kEditConfig = "edit the config.json, which is read again when it changes";
-constexpr std::string_view kNoCors = "put a proxy in front that adds the headers";
+constexpr std::string_view kEditConfig = "edit the config.json; the server reloads it when it changes";
+constexpr std::string_view kNoCors = "add the headers in a proxy";
 
 constexpr OptionSpec kTable[] = {
     Works("config_path", "FILE", Group::kOvms, Text<Config<&C::config_path>>(),
           "A config.json of models, pipelines and custom node libraries"),
     Works("model_name", "NAME", Group::kOvms, ModelSetting<"model_name">(),
-          "In place of a config.json: the name of one model"),
+          "Instead of a config.json: the name of a single model"),
     Works("model_path", "DIR", Group::kOvms, ModelSetting<"model_path">(),
           "The folder of its version folders"),
     Works("port", "PORT", Group::kOvms, PortOrOff<Grpc<&G::port>, &O::allow_grpc, "grpc-port">(),
@@ -180,79 +180,77 @@ constexpr OptionSpec kTable[] = {
           "The same as --http-address"),
     Works("rest_workers", "N", Group::kOvms, Int<Http<&H::threads>, 1, 256>(),
           "The same as --http-thread-count"),
-    Works(
-        "grpc_channel_arguments", "K=V,...", Group::kOvms,
-        {SetChannelArguments, Text<&O::grpc_channel_arguments>().show},
-        "Arguments of the gRPC server's channels, by gRPC's names: grpc.max_receive_message_length, "
-        "grpc.max_concurrent_streams, grpc.max_connection_age_ms and others that have options of their own"),
+    Works("grpc_channel_arguments", "K=V,...", Group::kOvms,
+          {SetChannelArguments, Text<&O::grpc_channel_arguments>().show},
+          "gRPC channel arguments: grpc.max_receive_message_length, grpc.max_concurrent_streams, "
+          "grpc.max_connection_age_ms and others with a separate option"),
     Works("file_system_poll_wait_seconds", "N", Group::kOvms, Int<Config<&C::poll_seconds>, 0, 1000000000>(),
-          "Seconds between two looks at the config.json and the version folders; 0 for none"),
+          "Seconds between checks of the config.json and the version folders; 0: no checks"),
     Works("watch-graph-files", "", Group::kOvms, Bool<Config<&C::watch_graph_files>>(),
-          "Look at graph.pbtxt and handler files too, and load a graph anew when one has changed"),
+          "Also check graph.pbtxt and handler files, and reload a graph when one has changed"),
     WorksMany("calculator-library", "FILE", Group::kOvms, List<&O::calculator_libraries>(),
-              "A library of calculators for graphs"),
+              "A calculator library for graphs"),
     Works("batch_size", "N", Group::kOvms, ModelSetting<"batch_size">(),
-          "Of the one model: N, 'auto', a range N:M, -1 for any, 0 as the model says"),
+          "Single model: N, 'auto', a range N:M, -1 for any, 0 for the model's own"),
     Works("shape", "SHAPE", Group::kOvms, ModelSetting<"shape">(),
-          "Of the one model: (1,3,224,224), 'auto', ranges N:M and -1 for dimensions, or JSON by input"),
+          "Single model: (1,3,224,224), 'auto', ranges N:M and -1 for dimensions, or JSON by input"),
     Works("layout", "LAYOUT", Group::kOvms, ModelSetting<"layout">(),
-          "Of the one model: CLIENT:MODEL as NHWC:NCHW, or JSON by tensor"),
+          "Single model: CLIENT:MODEL such as NHWC:NCHW, or JSON by tensor"),
     Works("precision", "TYPE", Group::kOvms, ModelSetting<"precision">(),
-          "Of the one model: the type of its inputs, FP32, or JSON by tensor"),
+          "Single model: the type of its inputs such as FP32, or JSON by tensor"),
     Works("mean", "M", Group::kOvms, ModelSetting<"mean">(),
-          "Of the one model: subtracted from its input, one number or [r,g,b]"),
+          "Single model: the mean to subtract from its input, one number or [r,g,b]"),
     Works("scale", "S", Group::kOvms, ModelSetting<"scale">(),
-          "Of the one model: the divisor of its input, one number or [r,g,b]"),
+          "Single model: the divisor of its input, one number or [r,g,b]"),
     Works("color_format", "C:M", Group::kOvms, ModelSetting<"color_format">(),
-          "Of the one model: the client's order of colors and the model's, BGR:RGB"),
-    Works(
-        "model_version_policy", "JSON", Group::kOvms, ModelSetting<"model_version_policy">(),
-        R"(Of the one model: {"latest": {"num_versions": 1}}, {"all": {}} or {"specific": {"versions": [1]}})"),
+          "Single model: the color order of the client and of the model, BGR:RGB"),
+    Works("model_version_policy", "JSON", Group::kOvms, ModelSetting<"model_version_policy">(),
+          R"(Single model: {"latest": {"num_versions": 1}}, {"all": {}} or {"specific": {"versions": [1]}})"),
     Works("nireq", "N", Group::kOvms, ModelSetting<"nireq">(),
-          "Of the one model: inferences at the same time; 0 as the device finds best"),
+          "Single model: the number of parallel inferences; 0: the device chooses"),
     Works("target_device", "DEVICE", Group::kOvms, ModelSetting<"target_device">(),
-          "Of the one model: its device, CPU if not given"),
+          "Single model: its device, by default CPU"),
     Works("plugin_config", "JSON", Group::kOvms, ModelSetting<"plugin_config">(),
-          R"(Of the one model: properties of the device, {"PERFORMANCE_HINT": "LATENCY"})"),
-    Works("stateful", "", Group::kOvms, ModelSetting<"stateful">(), "Of the one model: it has state"),
+          R"(Single model: properties of the device, {"PERFORMANCE_HINT": "LATENCY"})"),
+    Works("stateful", "", Group::kOvms, ModelSetting<"stateful">(), "Single model: it is stateful"),
     Works("idle_sequence_cleanup", "", Group::kOvms, ModelSetting<"idle_sequence_cleanup">(),
-          "Of the one stateful model: idle sequences end by themselves"),
+          "Single stateful model: end idle sequences"),
     Works("low_latency_transformation", "", Group::kOvms, ModelSetting<"low_latency_transformation">(),
-          "Of the one stateful model: its loops are taken apart"),
+          "Single stateful model: unroll its loops"),
     Works("max_sequence_number", "N", Group::kOvms, ModelSetting<"max_sequence_number">(),
-          "Of the one stateful model: sequences at the same time"),
+          "Single stateful model: limit of concurrent sequences"),
     Works(kCleanerMinutes, "N", Group::kOvms, {SetCleanerMinutes, ShowCleanerMinutes},
           "Minutes between two scans for idle sequences; a sequence that is idle in two scans ends; 0: no "
           "scans"),
     Works(kCleanerSeconds, "N", Group::kOvms, Int<&O::sequence_cleaner_poll_wait_seconds, 0, 1000000000>(),
           "The same in seconds"),
-    Works("cache_dir", "DIR", Group::kOvms, Text<&O::cache_dir>(), "Where compiled models are kept"),
+    Works("cache_dir", "DIR", Group::kOvms, Text<&O::cache_dir>(), "Folder for compiled models"),
     Works("cpu_extension", "FILE", Group::kOvms, Text<&O::cpu_extension>(),
           "A library with operators for OpenVINO's CPU device"),
     Works("metrics_enable", "", Group::kOvms, Bool<&O::metrics_enable>(), "Serve /metrics on the REST port"),
     Works("metrics_list", "NAMES", Group::kOvms, {SetMetricsList, List<&O::metrics_list>().show},
-          "Which of them, by name; if not given a usual set"),
+          "Names of the metrics to serve; by default a standard set"),
     Works("log_level", "LEVEL", Group::kOvms, {SetLogLevel, ShowLogLevel},
           "ERROR, WARNING, INFO, DEBUG or TRACE"),
     Works("log_path", "FILE", Group::kOvms, Text<&O::log_file>(), "The same as --log-file"),
     Ignored("grpc_workers", "N", Group::kOvms, CheckInt, "1", "gRPC servers",
-            "one server with several threads does it, see --grpc-infer-thread-count"),
+            "one server uses several threads, see --grpc-infer-thread-count"),
     Ignored("grpc_max_threads", "N", Group::kOvms, CheckInt, "", "Threads of gRPC's pool",
-            "calls take no threads of a pool, see --grpc-infer-thread-count"),
+            "calls use no thread pool, see --grpc-infer-thread-count"),
     Ignored("grpc_memory_quota", "BYTES", Group::kOvms, CheckInt, "", "Memory of gRPC's pool",
-            "tensors are read into memory of the models"),
+            "tensors are read directly into the models' memory"),
     Ignored("custom_node_resources_cleaner_interval_seconds", "N", Group::kOvms, CheckInt, "",
-            "Seconds between two looks for unused nodes",
-            "a node's resources go with the last request that uses them"),
+            "Seconds between checks for unused nodes",
+            "a node's resources are released with the last request that uses them"),
     Refused("model_repository_path", "DIR", Group::kOvms, CheckNothing, "", "",
             "A folder to pull models into",
-            "models are not pulled; name a folder of models by --model-repository"),
+            "pulling models is not supported; set --model-repository to a folder of models"),
     Refused("list_models", "", Group::kOvms, CheckBool, "false", "false|0", "List a folder's models",
-            "a running server tells what it serves: GET /v1/config"),
+            "a running server lists its models: GET /v1/config"),
     Refused("add_to_config", "", Group::kOvms, CheckNothing, "", "false|0", "Add a model to a config.json",
             kEditConfig),
     Refused("remove_from_config", "", Group::kOvms, CheckNothing, "", "false|0",
-            "Take a model out of a config.json", kEditConfig),
+            "Remove a model from a config.json", kEditConfig),
     Refused("allow_credentials", "", Group::kOvms, CheckBool, "false", "false|0",
             "Allow credentials of other origins", kNoCors),
     Refused("allowed_origins", "LIST", Group::kOvms, CheckNothing, "*", "*", "Origins of browsers' requests",
@@ -302,12 +300,10 @@ std::string_view WhyNoOvmsOption(std::string_view name) {
                                                  "allowed_local_media_path",
                                                  "allowed_media_domains"};
   if (std::ranges::find(kPull, name) != std::end(kPull))
-    return "models are not pulled or converted here; put them into folders, and name those by "
-           "--model-repository";
+    return "pulling and converting models is not supported; set --model-repository to a folder of models";
   if (std::ranges::find(kEngine, name) != std::end(kEngine))
-    return "it is for the generative engine of OpenVINO Model Server; here a Python model or a graph "
-           "generates";
-  if (name == "api_key_file") return "name a file of tokens by --token-file";
+    return "it configures the generative engine of OpenVINO Model Server; use a Python model or a graph";
+  if (name == "api_key_file") return "use --token-file";
   return "";
 }
 
@@ -317,7 +313,7 @@ Status CompleteOvmsOptions(ServerOptions& options) {
   if (!options.model_settings.empty()) {
     if (!options.config.config_path.empty()) {
       return InvalidArgumentError(
-          fmt::format("--{} is a setting of one model and cannot stand beside --config_path",
+          fmt::format("--{} is a setting of a single model and cannot be combined with --config_path",
                       options.model_settings.begin()->first));
     }
     for (const char* name : {"model_name", "model_path"}) {

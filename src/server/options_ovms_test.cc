@@ -119,7 +119,7 @@ TEST(OvmsOptions, SaysWhatIsWrongAndExitsAsAUsageError) {
     std::vector<const char*> arguments;
     const char* text;
   } cases[] = {
-      {{"--config_path=c", "--model_name=m"}, "--model_name is a setting of one model"},
+      {{"--config_path=c", "--model_name=m"}, "--model_name is a setting of a single model"},
       {{"--config_path=c", "--port=0", "--rest_port=0"}, "--port and --rest_port are both off"},
       {{"--config_path=c", "--rest_port=8000", "--metrics_list=a"}, "required when metrics_list is provided"},
       {{"--config_path=c", "--port=9000", "--metrics_enable"}, "Missing rest_port parameter in server CLI"},
@@ -173,7 +173,7 @@ TEST(OvmsOptions, TakesTheRequestSizesOfAConfigJson) {
 
 TEST(OvmsOptions, RefusesWhatItDoesNotDo) {
   EXPECT_THAT(Parse({"--config_path=c", "--allowed_origins=http://a"}).err,
-              HasSubstr("put a proxy in front"));
+              HasSubstr("add the headers in a proxy"));
   EXPECT_FALSE(Parse({"--config_path=c", "--allowed_origins=*"}).exit_code);
   EXPECT_THAT(Parse({"--model_repository_path=d", "--list_models"}).err, HasSubstr("is refused"));
   EXPECT_THAT(Parse({"--config_path=c", "--log_level=LOUD"}).err, HasSubstr("'LOUD' is not one of ERROR"));

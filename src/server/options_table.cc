@@ -50,7 +50,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   size_t equals = text.find('=');
   size_t comma = text.find(',');
   if (equals == std::string_view::npos) {
-    return InvalidArgumentError(fmt::format("'{}' has not the form BACKEND,KEY=VALUE", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form BACKEND,KEY=VALUE", text));
   }
   if (comma < equals) {
     setting.backend = text.substr(0, comma);
@@ -59,7 +59,7 @@ Status SetBackendSetting(ServerOptions& options, std::string_view text) {
   }
   setting.key = text.substr(0, equals);
   setting.value = text.substr(equals + 1);
-  if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' names no setting", text));
+  if (setting.key.empty()) return InvalidArgumentError(fmt::format("'{}' has no setting name", text));
   if (setting.backend == "python" && setting.key == "stub-timeout-seconds") {
     auto seconds = ToNumber<int64_t>(setting.value, 1, 1000000000);
     if (!seconds.ok()) return seconds.status().WithPrefix("python,stub-timeout-seconds: ");
@@ -106,9 +106,9 @@ std::string ShowIsolation(const ServerOptions& options) {
 Status AddWorkerVariable(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find('=') != std::string_view::npos) {
     // The text after '=' may be a secret.
-    return InvalidArgumentError(fmt::format(
-        "'{}' must be the name of a variable alone; its value comes from the server's environment",
-        text.substr(0, text.find('='))));
+    return InvalidArgumentError(
+        fmt::format("'{}' must be only a variable name; its value comes from the server's environment",
+                    text.substr(0, text.find('='))));
   }
   options.workers.isolation.variables.emplace_back(text);
   return OkStatus();
@@ -183,7 +183,7 @@ Status SetMetricsConfig(ServerOptions& options, std::string_view text) {
   if (const size_t comma = text.find(','); comma < text.find('=')) setting.remove_prefix(comma + 1);
   size_t equals = setting.find('=');
   if (equals == std::string_view::npos) {
-    return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form KEY=VALUE", text));
   }
   std::string_view key = setting.substr(0, equals);
   std::string_view value = setting.substr(equals + 1);
@@ -223,15 +223,14 @@ Status SetCacheConfig(ServerOptions& options, std::string_view text) {
   const size_t comma = text.find(',');
   const size_t equals = text.find('=');
   if (comma == std::string_view::npos || equals == std::string_view::npos || equals < comma) {
-    return InvalidArgumentError(fmt::format("'{}' has not the form CACHE,KEY=VALUE", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form CACHE,KEY=VALUE", text));
   }
   if (text.substr(0, comma) != "local") {
-    return UnsupportedError(
-        fmt::format("there is no cache '{}', the only one is 'local'", text.substr(0, comma)));
+    return UnsupportedError(fmt::format("unknown cache '{}'; expected 'local'", text.substr(0, comma)));
   }
   const std::string_view key = text.substr(comma + 1, equals - comma - 1);
   if (key != "size")
-    return UnsupportedError(fmt::format("the local cache has no setting '{}', only size", key));
+    return UnsupportedError(fmt::format("unknown setting '{}' of the local cache; expected size", key));
   BRAID_ASSIGN_OR_RETURN(
       options.response_cache_bytes,
       ToNumber<uint64_t>(text.substr(equals + 1), 1, std::numeric_limits<uint64_t>::max()));
@@ -271,7 +270,7 @@ Status SetMemoryMaxBytes(ServerOptions& options, std::string_view text) {
   constexpr uint64_t kLeast = uint64_t{16} << 20;
   BRAID_ASSIGN_OR_RETURN(const auto bytes, ToNumber<uint64_t>(text, 0, std::numeric_limits<uint64_t>::max()));
   if (bytes != 0 && bytes < kLeast) {
-    return InvalidArgumentError(fmt::format("{} is too little, it must be {} or more", bytes, kLeast));
+    return InvalidArgumentError(fmt::format("{} is out of range, the minimum is {}", bytes, kLeast));
   }
   options.limits.memory_bytes = bytes;
   return OkStatus();
@@ -293,7 +292,7 @@ Status SetBodyTimeout(ServerOptions& options, std::string_view text) {
 Status AddOrigin(ServerOptions& options, std::string_view text) {
   if (!IsOrigin(text)) {
     return InvalidArgumentError(
-        fmt::format("'{}' has not the form SCHEME://HOST[:PORT], and is neither null nor *", text));
+        fmt::format("'{}' must have the form SCHEME://HOST[:PORT], or be null or *", text));
   }
   options.http.allowed_origins.emplace_back(text);
   return OkStatus();
@@ -301,7 +300,7 @@ Status AddOrigin(ServerOptions& options, std::string_view text) {
 
 Status AddHost(ServerOptions& options, std::string_view text) {
   if (text.empty() || text.find_first_of(":/[] ") != std::string_view::npos) {
-    return InvalidArgumentError(fmt::format("'{}' is not the name of a host, without a port", text));
+    return InvalidArgumentError(fmt::format("'{}' must be a host name without a port", text));
   }
   options.http.allowed_hosts.emplace_back(text);
   return OkStatus();
@@ -320,7 +319,7 @@ Status SetAdminAddress(ServerOptions& options, std::string_view text) {
   std::string_view address = text.substr(0, colon);
   if (address.starts_with('[') && address.ends_with(']')) address = address.substr(1, address.size() - 2);
   if (colon == std::string_view::npos || address.empty()) {
-    return InvalidArgumentError(fmt::format("'{}' has not the form ADDRESS:PORT", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form ADDRESS:PORT", text));
   }
   auto port = ToNumber<uint16_t>(text.substr(colon + 1), 0, 65535);
   if (!port.ok()) return port.status().WithPrefix("port: ");
@@ -342,9 +341,9 @@ Status SetAdminApis(ServerOptions& options, std::string_view text) {
     const std::string_view name = text.substr(0, text.find(','));
     text.remove_prefix(std::min(name.size() + 1, text.size()));
     const auto api = ApiFromName(name);
-    if (!api) return InvalidArgumentError(fmt::format("there is no API '{}'", name));
+    if (!api) return InvalidArgumentError(fmt::format("unknown API '{}'", name));
     if (!ServerOptions::AdminServes(*api)) {
-      return InvalidArgumentError(fmt::format("the API '{}' is not served there", name));
+      return InvalidArgumentError(fmt::format("the API '{}' is not available at --admin-address", name));
     }
     apis.push_back(*api);
   }
@@ -394,7 +393,7 @@ Status SetLoadLimit(ServerOptions& options, std::string_view text) {
   const auto gpu = ToNumber<int>(text.substr(0, colon), 0, std::numeric_limits<int>::max());
   if (!gpu.ok() || error != std::errc() || end != part.data() + part.size() ||
       !(fraction >= 0 && fraction <= 1))
-    return InvalidArgumentError(fmt::format("'{}' has not the form GPU:FRACTION, as 0:0.8", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form GPU:FRACTION, such as 0:0.8", text));
   options.model_load_gpu_limit[*gpu] = fraction;
   return OkStatus();
 }
@@ -407,7 +406,7 @@ Status SetCudaPool(ServerOptions& options, std::string_view text) {
       ToNumber<uint64_t>(text.substr(colon == std::string_view::npos ? text.size() : colon + 1), 0,
                          std::numeric_limits<uint64_t>::max());
   if (!gpu.ok() || !bytes.ok())
-    return InvalidArgumentError(fmt::format("'{}' has not the form GPU:BYTES, as 0:67108864", text));
+    return InvalidArgumentError(fmt::format("'{}' must have the form GPU:BYTES, such as 0:67108864", text));
   options.workers.cuda_pool_bytes[*gpu] = *bytes;
   return OkStatus();
 }
@@ -446,8 +445,8 @@ Status SetFleetEndpoints(ServerOptions& options, std::string_view text) {
 
 std::string ShowFleetEndpoints(const ServerOptions& options) { return options.fleet_endpoints; }
 
-constexpr std::string_view kNoSageMaker = "the SageMaker routes do not exist here";
-constexpr std::string_view kNoVertex = "the Vertex AI routes do not exist here";
+constexpr std::string_view kNoSageMaker = "SageMaker routes are not supported";
+constexpr std::string_view kNoVertex = "Vertex AI routes are not supported";
 constexpr std::string_view kFalse = "false|0";
 
 const OptionSpec kOptionTable[] = {
@@ -455,14 +454,14 @@ const OptionSpec kOptionTable[] = {
     WorksMany("model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
               "A folder of models; also --model-store, or DIR as an argument"),
     Works("model-control-mode", "MODE", Group::kModels, OneOf<Folders<&F::control_mode>, kControlModes>(),
-          "Which models are served: none (all, loaded once at start), poll (all, and the folders are polled "
-          "for changes), explicit (those that --load-model or a client names)"),
+          "Models to serve: none (all, loaded once at start), poll (all, with changes polled), explicit "
+          "(those that --load-model or a client names)"),
     WorksMany("load-model", "NAME", Group::kModels, List<Folders<&F::startup_models>>(),
               "In explicit mode, a model to load at start; '*' alone for all"),
     Works("repository-poll-secs", "N", Group::kModels, Int<Folders<&F::poll_seconds>, 1, 1000000000>(),
           "In poll mode, seconds between two polls of the folders"),
     Works("allow-file-overrides", "", Group::kModels, Bool<Folders<&F::allow_file_overrides>>(),
-          "In explicit mode, let load requests bring a model's files, and choose its code, environment and "
+          "In explicit mode, let load requests supply a model's files, and set its code, environment and "
           "isolation"),
     Works("allow-smaller-types", "", Group::kModels, Bool<&O::smaller_types>(),
           "Serve OpenVINO models with INT64, UINT64 or FP64 tensors, which its CPU device computes "
@@ -470,9 +469,9 @@ const OptionSpec kOptionTable[] = {
     Works("model-config-name", "NAME", Group::kModels, Text<Folders<&F::model_config_name>>(),
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
-          "Models that are loaded at the same time"),
+          "Number of models to load in parallel"),
     Works("model-load-retry-count", "N", Group::kModels, Int<Folders<&F::load_retry_count>, 0, 1000>(),
-          "How often a failed load is tried again at once"),
+          "Number of immediate retries of a failed load"),
     Refused("model-namespacing", "", Group::kModels, CheckBool, "false", kFalse,
             "Allow models of the same name in several repositories", "model names are global here"),
     Works("disable-auto-complete-config", "", Group::kModels, Not<Folders<&F::auto_complete>>(),
@@ -484,14 +483,14 @@ const OptionSpec kOptionTable[] = {
     Works("strict-readiness", "", Group::kModels, Bool<Folders<&F::strict_readiness>>(),
           "The server is ready only if all its models are ready"),
     Works("exit-timeout-secs", "N", Group::kModels, Int<&O::exit_timeout_secs, 0, 1000000000>(),
-          "Seconds that a stopping server waits for requests in flight"),
-    Works("exit-notice-secs", "N", Group::kModels, Int<&O::exit_notice_secs, 0, 1000000000>(),
-          "Seconds that a stopping server still serves but reports itself as not ready, so that load "
-          "balancers notice first"),
+          "Seconds to wait at shutdown for requests in flight"),
+    Works(
+        "exit-notice-secs", "N", Group::kModels, Int<&O::exit_notice_secs, 0, 1000000000>(),
+        "Seconds to keep serving at shutdown while reporting not ready, so that load balancers notice first"),
     Works("outage-wait-ms", "MS", Group::kModels, Int<&O::outage_wait_ms, 0, 1000000000>(),
-          "Milliseconds that requests wait while their model has no running instance; 0: they fail at once"),
+          "Milliseconds that requests wait while their model has no running instance; 0: fail at once"),
     Works("sequence_state_path", "DIR", Group::kModels, Text<&O::sequence_state_path>(),
-          "A folder that keeps sequences over a restart and a reload: those of stateful models, of implicit "
+          "A folder that keeps sequences across restarts and reloads: those of stateful models, of implicit "
           "state, and of models that define save_sequence and load_sequence; also --sequence-state-path"),
     Works("sequence_state_interval_seconds", "N", Group::kModels,
           Int<&O::sequence_state_interval_seconds, 0, 1000000000>(),
@@ -501,7 +500,7 @@ const OptionSpec kOptionTable[] = {
           "A Redis or Redis Cluster in which replicas share those sequences, so that any replica can "
           "continue them. URL is redis://[USER@]HOST:PORT/DB, rediss:// with TLS, unix:///PATH?db=DB, "
           "redis+sentinel://HOST:PORT,.../MASTER/DB or redis+cluster://HOST:PORT,...; also "
-          "--sequence-state-store; the options below take dashes, too"),
+          "--sequence-state-store; the options below also accept dashes"),
     Works("sequence_state_store_mode", "MODE", Group::kModels, OneOf<Store<&S::mode>, kStoreModes>(),
           "When states are written to the store: durable (before a step is answered), behind (after it, see "
           "the lag), drain (when the model ends)"),
@@ -517,30 +516,29 @@ const OptionSpec kOptionTable[] = {
     Works("sequence_state_store_password_file", "FILE", Group::kModels, Text<Store<&S::password_file>>(),
           "A file with the password of the store; read for each connection"),
     Works("sequence_state_store_ca_file", "FILE", Group::kModels, Text<Store<&S::ca_file>>(),
-          "Certificates, in PEM, by which that of the store is known (default: the system's)"),
+          "CA certificates (PEM) to verify the store (default: the system's)"),
     Works("sequence_state_store_cert_file", "FILE", Group::kModels, Text<Store<&S::cert_file>>(),
-          "The certificate, in PEM, that the store gets to see"),
+          "The client certificate (PEM) for the store"),
     Works("sequence_state_store_key_file", "FILE", Group::kModels, Text<Store<&S::key_file>>(),
-          "The key of that certificate, in PEM"),
+          "The key of that certificate (PEM)"),
     Works("sequence_state_store_connect_timeout_ms", "MS", Group::kModels,
           Int<Store<&S::connect_timeout_ms>, 1, 1000000>(),
-          "Milliseconds that a connection to the store may take to be made"),
+          "Timeout in milliseconds for connecting to the store"),
     Works("sequence_state_store_timeout_ms", "MS", Group::kModels, Int<Store<&S::timeout_ms>, 1, 1000000>(),
-          "Milliseconds that the store may take to answer; then the connection is made anew"),
-    Works(
-        "sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
-        "At a stop, seconds for which requests are still served, while the server says that it is not ready, "
-        "until every sequence has ended; also --sequence-drain-seconds"),
+          "Timeout in milliseconds for an answer from the store; then the server reconnects"),
+    Works("sequence_drain_seconds", "N", Group::kModels, Int<&O::sequence_drain_seconds, 0, 1000000000>(),
+          "Seconds to keep serving at shutdown, while reporting not ready, until every sequence has ended; "
+          "also --sequence-drain-seconds"),
     Works("isolate", "PARTS", Group::kModels, {SetIsolate, ShowIsolate},
-          "Native code that runs in separate processes, so that a crash fails its requests and not the "
-          "server: openvino, custom-nodes, images, calculators; several with commas"),
+          "Native code to run in separate processes, so that a crash fails its requests and not the server; "
+          "comma-separated: openvino, custom-nodes, images, calculators"),
     Works("image-max-pixels", "N", Group::kModels, Int<&O::image_max_pixels, 1, int64_t{1} << 40>(),
-          "Pixels that the encoded images of one request may have together, before they are resized"),
+          "Limit of the total pixels of the encoded images in one request, before resizing"),
     Works("id", "NAME", Group::kModels, Text<&O::id>(), "The server's name in its metadata"),
 
     // Python
     Works("python", "PATH", Group::kPython, Text<Workers<&W::python>>(),
-          "The interpreter for models that bring no environment (default: that of $VIRTUAL_ENV, else python3 "
+          "The interpreter for models without an environment (default: that of $VIRTUAL_ENV, else python3 "
           "on $PATH)"),
     Works("worker-start", "HOW", Group::kPython, OneOf<Workers<&W::worker_start>, kWorkerStarts>(),
           "How a model's process starts: fork (from a warm interpreter, fast) or fresh (a new interpreter "
@@ -549,7 +547,7 @@ const OptionSpec kOptionTable[] = {
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     Works("execute-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::execute_timeout_ms>, 0, Bounds::kMostMs>(),
-          "Longest time in milliseconds that execute() may give no answer. Then its requests fail and its "
+          "Longest time in milliseconds without an answer from execute(). Then its requests fail and its "
           "process restarts. 0: no limit; for one model: parameter EXECUTE_TIMEOUT_MS"),
     Works("initialize-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::initialize_timeout_ms>, 0, Bounds::kMostMs>(),
@@ -557,7 +555,7 @@ const OptionSpec kOptionTable[] = {
           "limit; for one model: parameter INITIALIZE_TIMEOUT_MS"),
     Works("finalize-timeout-ms", "MS", Group::kPython,
           Int<Workers<&W::bounds, &Bounds::finalize_timeout_ms>, 0, Bounds::kMostMs>(),
-          "Longest time in milliseconds of finalize(), at most --exit-timeout-secs. 0: only that limit; for "
+          "Longest time in milliseconds for finalize(), at most --exit-timeout-secs. 0: only that limit; for "
           "one model: parameter FINALIZE_TIMEOUT_MS"),
     Works("worker-memory-max-bytes", "BYTES", Group::kPython,
           Bytes<Workers<&W::bounds, &Bounds::memory_max_bytes>>(),
@@ -570,14 +568,14 @@ const OptionSpec kOptionTable[] = {
         "worker-isolation", "[MODEL=]LEVEL", Group::kPython, {AddIsolation, ShowIsolation},
         "Isolation of a model's process from the server and the machine: none, basic, strict or separate"),
     WorksMany("worker-env", "NAME", Group::kPython, {AddWorkerVariable, ShowWorkerVariables},
-              "A variable of the server's environment that processes of level strict or separate also get"),
+              "A server environment variable to pass to processes of level strict or separate"),
     WorksMany("worker-path", "PATH[=write]", Group::kPython, {AddWorkerPath, ShowWorkerPaths},
               "A file or folder that processes of level strict or separate can also read, or write"),
     Works("worker-user-ids", "FIRST-LAST", Group::kPython, {SetWorkerUsers, ShowWorkerUsers},
           "The user ids of processes of level separate, one for each process"),
     Works("worker-cgroup", "FOLDER", Group::kPython,
           Text<Workers<&W::isolation, &IsolationOptions::cgroup>>(),
-          "A folder of cgroup v2 that the server owns; each model's process gets a control group in it"),
+          "A cgroup v2 folder that the server owns; each model's process gets a control group in it"),
     WorksMany("worker-cgroup-limit", "[MODEL=]FILE=VALUE", Group::kPython,
               {AddCgroupSetting, ShowCgroupSettings},
               "A setting of these control groups: memory.max, memory.high, memory.swap.max, pids.max, "
@@ -589,170 +587,164 @@ const OptionSpec kOptionTable[] = {
     Works(
         "worker-shm-max-segments", "N", Group::kPython,
         Int<Workers<&W::worker_segments, &SegmentLimits::segments>, 1, 65536>(),
-        "Limit of its segments; a tensor of more than 64 KiB takes one, and a file descriptor of the server"),
+        "Limit of its segments; a tensor above 64 KiB takes a segment, and a file descriptor of the server"),
     Works("environment-max-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::environment_max_bytes>>(),
           "Largest unpacked size of a packed environment (EXECUTION_ENV_PATH), in $TMPDIR or /tmp"),
     Works("backend-directory", "DIR", Group::kPython, Text<Folders<&F::backend_directory>>(),
-          "Folder of backends that are written in Python: DIR/NAME/model.py"),
+          "Folder of Python backends: DIR/NAME/model.py"),
     WorksMany("backend-config", "B,K=V", Group::kPython, {SetBackendSetting, ShowBackendSettings},
               "A backend's setting; python,stub-timeout-seconds=N works, settings of shared-memory pools "
-              "mean nothing here"),
+              "have no effect"),
 
     // HTTP
     Works("host", "ADDR", Group::kHttp, {SetHost, ShowHost},
-          "The address for HTTP, gRPC and metrics together; 127.0.0.1 for this machine alone"),
+          "The address for HTTP, gRPC and metrics; 127.0.0.1 for local clients only"),
     Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
     Works("http-address", "ADDR", Group::kHttp, Text<Http<&H::address>>(),
-          "The addresses that HTTP listens on, with commas between them"),
+          "Comma-separated addresses that HTTP listens on"),
     Works("http-port", "PORT", Group::kHttp, Int<Http<&H::port>, 0, 65535>(),
-          "The port that HTTP listens on; 0 takes a free one"),
+          "The port that HTTP listens on; 0 picks a free port"),
     Works("reuse-http-port", "", Group::kHttp, Bool<Http<&H::reuse_port>>(),
           "Share the port with other processes"),
-    Works("http-thread-count", "N", Group::kHttp, Int<Http<&H::threads>, 1, 256>(),
-          "Threads that speak HTTP"),
+    Works("http-thread-count", "N", Group::kHttp, Int<Http<&H::threads>, 1, 256>(), "Threads for HTTP"),
     Works("http-header-forward-pattern", "REGEX", Group::kHttp, Text<&O::http_header_forward_pattern>(),
-          "Request headers that become request parameters"),
+          "Request headers to forward as request parameters"),
     WorksMany("http-restricted-api", "APIS:K=V", Group::kHttp, Secrets<&O::http_restricted_apis>(),
               "APIs that need header K with value V"),
     WorksMany("allow-origin", "ORIGIN", Group::kHttp, {AddOrigin, List<Http<&H::allowed_origins>>().show},
-              "Pages in browsers that may send POST requests beside those of the server's own address: "
+              "An origin whose browser pages may send POST requests, besides the server's own: "
               "SCHEME://HOST[:PORT], null, or * for all"),
     WorksMany("allow-host", "NAME", Group::kHttp, {AddHost, List<Http<&H::allowed_hosts>>().show},
-              "While the port listens for this machine alone, a name in the Host header beside addresses and "
-              "localhost; * for all"),
+              "On loopback addresses, a name to allow in the Host header, besides addresses and localhost; * "
+              "for all"),
     Works("http-max-input-size", "BYTES", Group::kHttp,
           {SetMaxInputSize, Bytes<Http<&H::max_input_bytes>>().show},
-          "The largest request body; with a config.json 1 GiB, or a quarter of the memory if that is less, "
-          "unless it is given"),
+          "The largest request body; default with a config.json: 1 GiB, or a quarter of the memory if less"),
     Works("http-max-header-size", "BYTES", Group::kHttp, Int<Http<&H::max_header_bytes>, 1024, 1 << 24>(),
-          "The largest head of a request"),
+          "Size limit of a request's headers"),
     Works("http-use-ssl", "", Group::kHttp, Bool<HttpTls<&TlsOptions::use>>(),
-          "Serve HTTP, and metrics, over TLS"),
+          "Serve HTTP and metrics over TLS"),
     Works("http-use-ssl-mutual", "", Group::kHttp,
           {SetMutualTls<&O::http_tls>, Bool<HttpTls<&TlsOptions::mutual>>().show},
-          "Serve HTTP, and metrics, over TLS, to clients with a certificate"),
+          "Serve HTTP and metrics over TLS, only to clients with a certificate"),
     Works("http-server-cert", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::certificate_file>>(),
           "The server's certificate (PEM)"),
     Works("http-server-key", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::key_file>>(),
           "The server's private key (PEM)"),
     Works("http-root-cert", "FILE", Group::kHttp, Text<HttpTls<&TlsOptions::root_file>>(),
-          "The certificates that clients are checked against (PEM)"),
+          "CA certificates to verify clients (PEM)"),
     Works("http-max-connection-idle", "MS", Group::kHttp, Int<Http<&H::max_connection_idle_ms>, 1>(),
-          "A connection without a request for so long is closed"),
+          "Milliseconds without a request after which a connection is closed"),
 
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
     Works("grpc-address", "ADDR", Group::kGrpc, Text<Grpc<&G::address>>(),
-          "The addresses that gRPC listens on, with commas between them"),
+          "Comma-separated addresses that gRPC listens on"),
     Works("grpc-port", "PORT", Group::kGrpc, Int<Grpc<&G::port>, 0, 65535>(),
-          "The port that gRPC listens on; 0 takes a free one"),
+          "The port that gRPC listens on; 0 picks a free port"),
     Works("reuse-grpc-port", "", Group::kGrpc, Bool<Grpc<&G::reuse_port>>(),
           "Share the port with other processes"),
     Works("grpc-infer-thread-count", "N", Group::kGrpc, Int<Grpc<&G::infer_threads>, 0, 256>(),
-          "Threads that speak gRPC; 0 is half as many as there are cores"),
+          "Threads for gRPC; 0: half the number of cores"),
     Works("grpc-header-forward-pattern", "REGEX", Group::kGrpc, Text<&O::grpc_header_forward_pattern>(),
-          "Request metadata that becomes request parameters"),
+          "Request metadata to forward as request parameters"),
     WorksMany("grpc-restricted-protocol", "APIS:K=V", Group::kGrpc, Secrets<&O::grpc_restricted_protocols>(),
               "APIs that need metadata triton-grpc-protocol-K with value V"),
     Works("grpc-use-ssl", "", Group::kGrpc, Bool<GrpcTls<&TlsOptions::use>>(), "Serve gRPC over TLS"),
     Works("grpc-use-ssl-mutual", "", Group::kGrpc,
           {SetMutualTls<&O::grpc_tls>, Bool<GrpcTls<&TlsOptions::mutual>>().show},
-          "Serve gRPC over TLS, to clients with a certificate"),
+          "Serve gRPC over TLS, only to clients with a certificate"),
     Works("grpc-server-cert", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::certificate_file>>(),
           "The server's certificate (PEM)"),
     Works("grpc-server-key", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::key_file>>(),
           "The server's private key (PEM)"),
     Works("grpc-root-cert", "FILE", Group::kGrpc, Text<GrpcTls<&TlsOptions::root_file>>(),
-          "The certificates that clients are checked against (PEM)"),
+          "CA certificates to verify clients (PEM)"),
     Works("grpc-infer-response-compression-level", "LEVEL", Group::kGrpc,
           OneOf<Grpc<&G::infer_response_compression>, kGrpcCompressions>(),
           "Compression of inference responses: none, low, medium or high"),
-    Works(
-        "grpc-max-input-size", "BYTES", Group::kGrpc,
-        Int<Grpc<&G::max_input_bytes>, 1, kMostGrpcMessageBytes>(),
-        "The largest message, inflated where it is compressed; with a config.json 1 GiB, or a quarter of the "
-        "memory if that is less, unless it is given"),
+    Works("grpc-max-input-size", "BYTES", Group::kGrpc,
+          Int<Grpc<&G::max_input_bytes>, 1, kMostGrpcMessageBytes>(),
+          "The largest message, after decompression; default with a config.json: 1 GiB, or a quarter of the "
+          "memory if less"),
     Works("grpc-max-resets-per-second", "N", Group::kGrpc, Int<Grpc<&G::max_resets_per_second>, 1, 1000000>(),
-          "How many calls of one connection may be reset each second, by the client and, counted apart, by "
+          "Limit of reset calls per second on one connection, by the client and, counted separately, by "
           "HTTP/2 errors; bursts may have five times as many. Beyond it the connection is closed"),
     Works("grpc-max-concurrent-streams", "N", Group::kGrpc, Int<Grpc<&G::max_concurrent_streams>, 1>(),
-          "Open calls of one connection"),
+          "Limit of open calls on one connection"),
     Works("grpc-max-metadata-size", "BYTES", Group::kGrpc, Int<Grpc<&G::max_metadata_bytes>, 1024>(),
-          "The largest metadata of a call"),
+          "Size limit of a call's metadata"),
     Works("grpc-keepalive-time", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_time_ms>, 1>(),
-          "Milliseconds without traffic after which a client is asked whether it lives"),
+          "Milliseconds without traffic after which the server pings a client"),
     Works("grpc-keepalive-timeout", "MS", Group::kGrpc, Int<Grpc<&G::keepalive_timeout_ms>, 1>(),
-          "Milliseconds that such a client has to answer"),
+          "Milliseconds that the client has to answer the ping"),
     Works("grpc-keepalive-permit-without-calls", "", Group::kGrpc,
-          Bool<Grpc<&G::keepalive_permit_without_calls>>(), "Ask also when no call is open"),
+          Bool<Grpc<&G::keepalive_permit_without_calls>>(), "Ping also without open calls"),
     Works("grpc-http2-max-pings-without-data", "N", Group::kGrpc,
           Int<Grpc<&G::http2_max_pings_without_data>, 0>(),
-          "Pings in a row while there is nothing to send; 0 for any number"),
+          "Limit of pings in a row without data; 0: no limit"),
     Works("grpc-http2-min-recv-ping-interval-without-data", "MS", Group::kGrpc,
           Int<Grpc<&G::http2_min_recv_ping_interval_without_data_ms>, 0>(),
-          "Milliseconds between two pings of an idle client below which it misbehaves"),
+          "Least milliseconds between two pings of an idle client; an earlier ping is a strike"),
     Works("grpc-http2-max-ping-strikes", "N", Group::kGrpc, Int<Grpc<&G::http2_max_ping_strikes>, 0>(),
-          "Misbehaving pings after which the connection is closed; 0 for any number"),
+          "Ping strikes after which the connection is closed; 0: no limit"),
     Works("grpc-max-connection-idle", "MS", Group::kGrpc, Int<Grpc<&G::max_connection_idle_ms>, 0>(),
           "Milliseconds without a call after which a connection is asked to close; 0 for never"),
     Works("grpc-max-connection-age", "MS", Group::kGrpc, Int<Grpc<&G::max_connection_age_ms>, 0>(),
           "Milliseconds after which a connection is asked to close; 0 for never"),
     Works("grpc-max-connection-age-grace", "MS", Group::kGrpc,
           Int<Grpc<&G::max_connection_age_grace_ms>, 0>(),
-          "Milliseconds that its calls have to end then; 0 for as long as they take"),
+          "Milliseconds that its calls then have to end; 0: no limit"),
     Ignored("grpc-infer-allocation-pool-size", "N", Group::kGrpc, CheckInt, "8",
-            "Message objects kept for reuse",
-            "inference calls are read in place, there are no message objects to keep"),
+            "Message objects kept for reuse", "inference calls are read in place, without message objects"),
     Ignored("grpc-max-response-pool-size", "N", Group::kGrpc, CheckInt, "", "Response objects kept for reuse",
-            "responses are written in place, there are no message objects to keep"),
+            "responses are written in place, without message objects"),
 
     // Users and rights
-    Works(
-        "token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
-        "Lines of an identity and its bearer token (or sha256: and its digest); read again when it changes. "
-        "With it, all requests but health need such a token, or a client certificate"),
+    Works("token-file", "FILE", Group::kAccess, Text<AccessFiles<&A::tokens>>(),
+          "Lines of an identity and its bearer token (or sha256: and its digest); reloaded on change. All "
+          "requests except health then need such a token, or a client certificate"),
     Works("policy-file", "FILE", Group::kAccess, Text<AccessFiles<&A::policy>>(),
-          "JSON that says which identity may use which APIs of which models; read again when it changes"),
+          "JSON that maps identities to the APIs and models that they may use; reloaded on change"),
     Works("http-restricted-api-file", "FILE", Group::kAccess, Text<&O::http_restricted_api_file>(),
-          "Lines as --http-restricted-api takes them, so that no secret stands on the command line"),
+          "Lines in the format of --http-restricted-api, to keep secrets off the command line"),
     Works("grpc-restricted-protocol-file", "FILE", Group::kAccess, Text<&O::grpc_restricted_protocol_file>(),
-          "Lines as --grpc-restricted-protocol takes them"),
-    Works("admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
-          "Listen there, over HTTP, for management: for all APIs but inference and shared memory; port 0 "
-          "takes a free one"),
+          "Lines in the format of --grpc-restricted-protocol"),
+    Works(
+        "admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
+        "HTTP address for management: all APIs except inference and shared memory; port 0 picks a free port"),
     Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
-          "The APIs that --admin-address has for itself, so that the other ports refuse them"),
+          "The APIs that only --admin-address serves; the other ports refuse them"),
 
     Works("allow-console", "", Group::kAccess, Bool<&O::allow_console>(),
-          "Serve the console, a page for people, at /console/ of --admin-address, else of the port of "
-          "metrics; where "
-          "metrics listen at another address than HTTP, only if this is given"),
+          "Serve the console, a web page, at /console/ of --admin-address, or else of the metrics port; if "
+          "metrics and HTTP have different addresses, only with this option"),
     Works("fleet-endpoints", "WHERE", Group::kAccess, {SetFleetEndpoints, ShowFleetEndpoints},
-          "The servers that the console shows as one fleet, as braid fleet takes them: "
+          "The servers that the console shows as one fleet, in the format of braid fleet: "
           "HOST:GRPC:HTTP:METRICS,..., dns://NAME:GRPC:HTTP:METRICS or kubernetes://NAMESPACE/SERVICE"),
     Works("fleet-ca-file", "FILE", Group::kAccess, Text<&O::fleet_ca_file>(),
-          "Certificates, in PEM, by which those of these servers are known (default: the system's)"),
+          "CA certificates (PEM) to verify these servers (default: the system's)"),
 
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
     Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),
-          "The addresses that metrics listen on, with commas between them (default: those of HTTP)"),
+          "Comma-separated addresses that metrics listen on (default: those of HTTP)"),
     Works("metrics-port", "PORT", Group::kMetrics, Int<&O::metrics_port, 0, 65535>(),
-          "The port that metrics listen on; 0 takes a free one"),
+          "The port that metrics listen on; 0 picks a free port"),
     Works("allow-cpu-metrics", "", Group::kMetrics, Bool<&O::allow_cpu_metrics>(),
           "Report the machine's CPU and memory"),
     Works("metrics-interval-ms", "MS", Group::kMetrics, Int<&O::metrics_interval_ms, 1, 1000000000>(),
-          "Milliseconds between two looks at the machine"),
+          "Milliseconds between measurements of the machine"),
     WorksMany("metrics-config", "K=V", Group::kMetrics, {SetMetricsConfig, ShowMetricsConfig},
               "counter_latencies=false drops the latency counters; summary_latencies=true adds quantiles, "
               "which summary_quantiles=Q:ERROR,... names; histogram_latencies=true adds histograms of the "
               "time to the first response of decoupled models"),
     Works("allow-gpu-metrics", "", Group::kMetrics, Bool<&O::allow_gpu_metrics>(),
-          "Report the machine's GPUs, where there are any"),
+          "Report the machine's GPUs, if any"),
 
     // Log
     Works("log-verbose", "LEVEL", Group::kLog, Int<&O::log_verbose, 0, 1000>(),
-          "Verbose log lines; 0 for none"),
+          "Level of verbose log lines; 0: none"),
     Works("verbose-errors", "", Group::kLog, Bool<&O::verbose_errors>(),
           "Send clients the full error texts: paths of this machine, source lines, the last stderr line of a "
           "model's process. Otherwise only the log has them"),
@@ -776,56 +768,50 @@ const OptionSpec kOptionTable[] = {
     Works("trace-rate", "N", Group::kTrace, {SetTrace<kTraceRate>, ShowTraceRate},
           "Trace one request in N; 0: only requests that a client traces (mode opentelemetry)"),
     Works("trace-count", "N", Group::kTrace, {SetTrace<kTraceCount>, ShowTraceCount},
-          "Traces to take; -1: no limit"),
+          "Number of traces to take; -1: no limit"),
     Works("trace-log-frequency", "N", Group::kTrace, {SetTrace<kTraceLogFrequency>, ShowTraceLogFrequency},
-          "Traces to a file FILE.0, FILE.1, ...; 0 for all in FILE"),
+          "Traces per file FILE.0, FILE.1, ...; 0: all in FILE"),
 
     // Cache and limits
     WorksMany("cache-config", "C,K=V", Group::kCache, {SetCacheConfig, ShowCacheConfig},
-              "The response cache: local,size=BYTES; models take part by response_cache { enable: true }"),
-    Ignored("cache-directory", "DIR", Group::kCache, CheckNothing, "", "Where cache libraries lie",
-            "there are no cache libraries to load"),
+              "The response cache: local,size=BYTES; models opt in with response_cache { enable: true }"),
+    Ignored("cache-directory", "DIR", Group::kCache, CheckNothing, "", "Folder of cache libraries",
+            "cache libraries are not supported"),
     Works("response-cache-byte-size", "BYTES", Group::kCache, Bytes<&O::response_cache_bytes>(),
           "The older name of --cache-config=local,size=BYTES; 0: no cache"),
     Works("rate-limit", "MODE", Group::kCache, OneOf<&O::rate_limit, kRateLimitModes>(),
           "off, or execution_count: instances run only with the resources of their rate_limiter"),
     WorksMany("rate-limit-resource", "R:N:D", Group::kCache, {SetResourceLimit, ShowResourceLimits},
-              "How much there is of a resource, on one device or on each; else as much as the instance that "
-              "needs the most"),
-    Works(
-        "allow-client-shm", "", Group::kCache,
-        {Bool<&O::allow_client_shm>().set,
-         [](const O& options) { return std::string(options.takes_client_shm() ? "true" : "false"); }},
-        "Let clients name files in /dev/shm to pass tensors; true by default where all ports are at loopback "
-        "addresses"),
+              "Amount of a resource, on one device or on each; default: the most that one instance needs"),
+    Works("allow-client-shm", "", Group::kCache,
+          {Bool<&O::allow_client_shm>().set,
+           [](const O& options) { return std::string(options.takes_client_shm() ? "true" : "false"); }},
+          "Let clients pass tensors in files of /dev/shm; true by default if all ports are at loopback "
+          "addresses"),
     Works("max-connections", "N", Group::kCache,
           Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most>, 1>(),
-          "Connections that clients can have open, over HTTP and gRPC together; more are closed at once"),
+          "Limit of open client connections, over HTTP and gRPC together; more are closed at once"),
     Works("max-connections-per-address", "N", Group::kCache,
           Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most_per_address>, 1>(),
-          "How many of them can come from one address, or one /64 network of IPv6"),
+          "Limit of them from one address, or one IPv6 /64 network"),
     Works("memory-max-bytes", "BYTES", Group::kCache,
           {SetMemoryMaxBytes, Bytes<Limits<&ClientLimits::Options::memory_bytes>>().show},
-          "How much the server may hold for clients: requests while they are read and run, and answers until "
-          "they "
-          "have left; more are refused. 0: half of the memory of the machine or the container"),
+          "Memory limit for clients: requests while they are read and run, and responses until they are "
+          "sent; more are refused. 0: half of the memory of the machine or container"),
     Works("model-max-queued-bytes", "BYTES", Group::kCache, Bytes<&O::model_max_queued_bytes>(),
-          "Inputs that clients' requests to one model, pipeline or graph may have while they wait and run; "
-          "more "
-          "are refused, but a request that is alone never. 0: half of --memory-max-bytes"),
+          "Limit of the inputs of waiting and running requests to one model, pipeline or graph; more are "
+          "refused, but never a single request. 0: half of --memory-max-bytes"),
     Works("max-header-fields", "N", Group::kCache,
           {SetHeaderFields, Int<Http<&H::max_header_fields>, 16>().show},
-          "Header fields of a request, or of a gRPC call's metadata"),
+          "Limit of header fields in a request, or in a gRPC call's metadata"),
     Works("request-body-timeout-ms", "MS", Group::kCache,
           {SetBodyTimeout, Int<Http<&H::body_timeout_ms>, 1>().show},
-          "A body, or a message of gRPC, that is slower than 64 KiB in this time ends its connection, or its "
-          "call"),
+          "Milliseconds in which a body, or a gRPC message, must receive 64 KiB; otherwise its connection, "
+          "or its call, ends"),
     Works("client-shm-max-bytes", "BYTES", Group::kCache, Bytes<&O::client_shm_max_bytes>(),
-          "How much shared memory clients can have registered, all together; 0: as much as the machine has "
-          "memory"),
-    Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Where repository agents lie",
-            "repository agents are shared libraries of another server; check and fetch models before they "
-            "are loaded"),
+          "Limit of the shared memory that all clients can register; 0: the machine's memory"),
+    Refused("repoagent-directory", "DIR", Group::kCache, CheckNothing, "", "", "Folder of repository agents",
+            "repository agents are not supported; check and fetch models before they are loaded"),
 
     // Devices
     Works("pinned-memory-pool-byte-size", "BYTES", Group::kDevices, Bytes<Workers<&W::pinned_pool_bytes>>(),
@@ -833,35 +819,35 @@ const OptionSpec kOptionTable[] = {
           "it directly; other copies are slower"),
     WorksMany("cuda-memory-pool-byte-size", "GPU:BYTES", Group::kDevices, {SetCudaPool, ShowCudaPools},
               "GPU memory that an idle model's process may keep for further outputs on that GPU; 67108864 "
-              "for a GPU that is not named"),
+              "for other GPUs"),
     Ignored("cuda-virtual-address-size", "GPU:BYTES", Group::kDevices, CheckNothing, "",
-            "GPU address space kept", "address space is taken as it is needed"),
+            "GPU address space kept", "address space is allocated on demand"),
     Works("min-supported-compute-capability", "N", Group::kDevices,
           {SetLeastCapability,
            [](const O& options) { return fmt::format("{:.1f}", options.min_supported_compute_capability); }},
           "The compute capability of the oldest GPU to use"),
     Ignored("buffer-manager-thread-count", "N", Group::kDevices, CheckInt, "0",
             "Threads that gather and scatter tensors",
-            "tensors are not gathered, each model sees its requests' own memory"),
+            "tensors are not gathered; models read the memory of each request"),
     Ignored("host-policy", "P,K=V", Group::kDevices, CheckNothing, "",
-            "CPU and NUMA placement of GPU instances", "instances run where the system puts them"),
+            "CPU and NUMA placement of GPU instances", "the operating system places instances"),
     WorksMany("model-load-gpu-limit", "GPU:F", Group::kDevices, {SetLoadLimit, ShowLoadLimits},
-              "Load no model on a GPU if more than this part of its memory is in use, 0.0 to 1.0"),
+              "Load no model on a GPU if more than this fraction of its memory is in use, 0.0 to 1.0"),
     Works("gpu-fallback", "WHERE", Group::kDevices, OneOf<&O::gpu_fallback, kGpuFallbacks>(),
           "Placement of KIND_GPU instances without their GPU: none (the model is refused), or cpu"),
     Works("gpu-timeout-ms", "MS", Group::kDevices, Int<&O::gpu_timeout_ms, 1, 1000000000>(),
           "Longest time in milliseconds to open, read or write a client's memory on a GPU. Then the request "
           "fails, and others fail at once until the GPU answers again"),
     Ignored("enable-peer-access", "", Group::kDevices, CheckBool, "true", "Let GPUs read each other's memory",
-            "no tensor is moved between GPUs by the server"),
+            "the server moves no tensors between GPUs"),
 
     // Other services' routes
     Refused("allow-sagemaker", "", Group::kHosting, CheckBool, "false", kFalse, "Serve SageMaker's routes",
             kNoSageMaker),
     Ignored("sagemaker-port", "PORT", Group::kHosting, CheckInt, "8080", "The port of those routes",
             kNoSageMaker),
-    Ignored("sagemaker-safe-port-range", "A-B", Group::kHosting, CheckNothing, "", "Ports that they may take",
-            kNoSageMaker),
+    Ignored("sagemaker-safe-port-range", "A-B", Group::kHosting, CheckNothing, "",
+            "Allowed ports of those routes", kNoSageMaker),
     Ignored("sagemaker-thread-count", "N", Group::kHosting, CheckInt, "8", "Threads of those routes",
             kNoSageMaker),
     Refused("allow-vertex-ai", "", Group::kHosting, CheckBool, "false", kFalse, "Serve Vertex AI's routes",
@@ -935,7 +921,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case OptionGroup::kHosting:
       return "Other services' routes";
     case OptionGroup::kOvms:
-      return "As OpenVINO Model Server has them";
+      return "Options of OpenVINO Model Server";
   }
   return "";
 }

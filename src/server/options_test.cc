@@ -65,7 +65,7 @@ TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
   EXPECT_EQ(place({"--admin-address=127.0.0.1:8003", "--allow-console=false"}), ConsolePlace::kNone);
   const CommandLine line = Parse({"models", "--allow-metrics=false", "--allow-console=true"});
   EXPECT_TRUE(line.exit_code);
-  EXPECT_THAT(line.err, HasSubstr("--allow-console needs a port to be served at"));
+  EXPECT_THAT(line.err, HasSubstr("--allow-console needs a port: "));
 }
 
 TEST(Options, ClientsShareMemoryByDefaultWhereAllOfThemAreOnThisMachine) {
@@ -91,7 +91,7 @@ TEST(Options, AFleetIsShownByTheConsole) {
             "a:2:1:3,b:2:1:3");
   EXPECT_EQ(Parse({"--fleet-endpoints=dns://braid", "models"}).options.fleet_endpoints, "dns://braid");
   const std::pair<std::vector<const char*>, const char*> wrong[] = {
-      {{"--fleet-endpoints=a", "--allow-console=false"}, "is for the console, which is not served"},
+      {{"--fleet-endpoints=a", "--allow-console=false"}, "needs the console, which is off"},
       {{"--fleet-endpoints=a", "--fleet-ca-file=ca.pem"}, "--fleet-ca-file needs"},
       {{"--fleet-ca-file=ca.pem"}, "--fleet-ca-file needs --fleet-endpoints and --http-use-ssl"}};
   for (const auto& [arguments, text] : wrong) {
@@ -136,9 +136,8 @@ TEST(Options, NativeCodeIsIsolatedByParts) {
   EXPECT_FALSE(Parse({"models"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate=openvino"}).options.isolate.openvino);
   EXPECT_TRUE(Parse({"models", "--isolate", "openvino,calculators"}).options.isolate.calculators);
-  EXPECT_THAT(
-      Parse({"models", "--isolate", "openvino,python"}).err,
-      StartsWith("braid serve: --isolate: 'python' is nothing that can be isolated; these can: openvino,"));
+  EXPECT_THAT(Parse({"models", "--isolate", "openvino,python"}).err,
+              StartsWith("braid serve: --isolate: cannot isolate 'python'; expected any of openvino,"));
 }
 
 TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
@@ -169,18 +168,18 @@ TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
               AllOf(StartsWith("braid serve: --sequence_state_store: a password in the URL"),
                     Not(HasSubstr("secret"))));
   EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://h", "--sequence_state_path=s"}).err,
-              HasSubstr("exclude each other"));
+              HasSubstr("cannot be set together"));
   EXPECT_THAT(Parse({"models", "--sequence_state_store_ttl_seconds=5"}).err,
               HasSubstr("--sequence_state_store_ttl_seconds needs --sequence_state_store"));
   EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://h", "--sequence_state_store_cert_file=c"}).err,
               HasSubstr("need TLS"));
   EXPECT_THAT(
       Parse({"models", "--sequence_state_store=rediss://h", "--sequence_state_store_cert_file=c"}).err,
-      HasSubstr("need each other"));
+      HasSubstr("must be set together"));
   EXPECT_EQ(Parse({"models"}).options.sequence_drain_seconds, 0);
   EXPECT_EQ(Parse({"models", "--sequence-drain-seconds", "9"}).options.sequence_drain_seconds, 9);
   EXPECT_THAT(Parse({"models", "--sequence_state_path="}).err,
-              StartsWith("braid serve: --sequence_state_path names no folder"));
+              StartsWith("braid serve: --sequence_state_path must not be empty"));
   EXPECT_THAT(Parse({"models", "--sequence_state_interval_seconds=5"}).err,
               StartsWith("braid serve: --sequence_state_interval_seconds needs --sequence_state_path"));
   EXPECT_THAT(
@@ -241,7 +240,7 @@ struct BadCase {
 
 TEST(Options, SaysWhatIsWrong) {
   const BadCase cases[] = {
-      {{}, "no model repository is given"},
+      {{}, "no model repository given"},
       {{"m", "--http-port=x"}, "--http-port: 'x' is not a whole number"},
       {{"m", "--http-port=70000"}, "--http-port: 70000 is out of range 0 to 65535"},
       {{"m", "--http-port=99999999999999999999"}, "--http-port: 99999999999999999999 is out of range"},
@@ -251,15 +250,14 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},
       {{"m", "--http-prot=1"}, "unknown option '--http-prot'; did you mean --http-port?"},
       {{"--pull", "--source_model=a/b", "--model_repository_path=m"},
-       "--pull of OpenVINO Model Server is not supported: models are not pulled or converted here; put them "
-       "into folders"},
+       "--pull of OpenVINO Model Server is not supported: pulling and converting models is not supported"},
       {{"m", "--tool_parser", "hermes3"},
-       "--tool_parser of OpenVINO Model Server is not supported: it is for the generative engine"},
+       "--tool_parser of OpenVINO Model Server is not supported: it configures the generative engine"},
       {{"m", "--api_key_file=keys"},
-       "--api_key_file of OpenVINO Model Server is not supported: name a file of tokens by --token-file"},
+       "--api_key_file of OpenVINO Model Server is not supported: use --token-file"},
       {{"m", "--frobnicate"}, "unknown option '--frobnicate'"},
       {{"s3://bucket/models"},
-       "--model-repository: 's3://bucket/models' is remote: this server reads models from folders alone"},
+       "--model-repository: 's3://bucket/models' is remote; models must be in local folders"},
       {{"m", "-x"}, "unknown option '-x'"},
       {{"m", "--http-port"}, "--http-port needs a value"},
       {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},
@@ -273,7 +271,7 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--http-server-cert=c", "--http-server-key=k"},
        "--http-server-cert, --http-server-key and --http-root-cert need --http-use-ssl"},
       {{"m", "--allow-http=0", "--allow-grpc=0"}, "at least one is needed"},
-      {{"m", "--backend-config=python"}, "has not the form"},
+      {{"m", "--backend-config=python"}, "must have the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
       {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
       {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
@@ -281,9 +279,9 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is not a whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},
-      {{"m", "--allow-origin=ui.example"}, "'ui.example' has not the form SCHEME://HOST[:PORT]"},
-      {{"m", "--allow-origin=http://ui.example/"}, "has not the form"},
-      {{"m", "--allow-host=braid:8000"}, "'braid:8000' is not the name of a host, without a port"},
+      {{"m", "--allow-origin=ui.example"}, "'ui.example' must have the form SCHEME://HOST[:PORT]"},
+      {{"m", "--allow-origin=http://ui.example/"}, "must have the form"},
+      {{"m", "--allow-host=braid:8000"}, "'braid:8000' must be a host name without a port"},
   };
   for (const BadCase& bad : cases) {
     CommandLine line = Parse(bad.arguments);
@@ -338,12 +336,12 @@ TEST(Options, ReadsCacheAndRateLimit) {
   EXPECT_EQ(line.options.rate_limit, RateLimitMode::kExecutionCount);
   EXPECT_EQ(line.options.rate_limit_resources, (std::vector<ResourceLimit>{{"R1", 10, -1}, {"R2", 5, 1}}));
   EXPECT_THAT(Parse({"models", "--cache-config=redis,host=x"}).err,
-              HasSubstr("there is no cache 'redis', the only one is 'local'"));
+              HasSubstr("unknown cache 'redis'; expected 'local'"));
   EXPECT_THAT(Parse({"models", "--cache-config=local,size=x"}).err, HasSubstr("'x' is not a whole number"));
   EXPECT_THAT(Parse({"models", "--cache-config=local,depth=1"}).err, HasSubstr("no setting 'depth'"));
   for (const char* wrong : {"R1", "R1:x", ":1", "R1:1:-1", "R1:1:2:3"}) {
     EXPECT_THAT(Parse({"models", "--rate-limit-resource", wrong}).err,
-                HasSubstr("has not the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE"))
+                HasSubstr("must have the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE"))
         << wrong;
   }
 }
@@ -406,10 +404,9 @@ TEST(Options, NotesWhatMeansNothingHereOnce) {
                             "--backend-config=python,shm-default-byte-size=1048576",
                             "--backend-config=python,stub-timeout-seconds=7"});
   ASSERT_FALSE(line.exit_code) << line.err;
-  EXPECT_THAT(
-      line.notes,
-      ElementsAre("--cuda-virtual-address-size means nothing here: address space is taken as it is needed",
-                  HasSubstr("shm-default-byte-size")));
+  EXPECT_THAT(line.notes,
+              ElementsAre("--cuda-virtual-address-size has no effect: address space is allocated on demand",
+                          HasSubstr("shm-default-byte-size")));
   EXPECT_EQ(line.options.workers.stub_timeout_seconds, 7);
 }
 

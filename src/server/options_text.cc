@@ -62,7 +62,7 @@ std::string SupportText(const OptionSpec& spec) {
     case OptionSupport::kWorks:
       return "works";
     case OptionSupport::kIgnored:
-      return fmt::format("means nothing here: {}", spec.reason);
+      return fmt::format("no effect: {}", spec.reason);
     case OptionSupport::kRefused:
       return fmt::format("refused: {}", spec.reason);
   }
@@ -110,7 +110,7 @@ std::string ServeHelp(bool all) {
       "\n"
       "Serves the models of the folders over HTTP (port 8000) and gRPC (port 8001), metrics on port 8002.\n"
       "A value follows its option after a space or '='; BOOL is true, false, 1, 0, or nothing for true;\n"
-      "options with '...' can be given several times.\n";
+      "options with '...' can be repeated.\n";
   const OptionSpec* before = nullptr;
   std::string other;
   for (const OptionSpec& spec : OptionTable()) {
@@ -132,9 +132,7 @@ std::string ServeHelp(bool all) {
   help += HelpLine("--help-all", "Print all options");
   help += HelpLine("--help-markdown", "Print the options as a Markdown table");
   if (!all) return help;
-  return help +
-         "\nKnown, but without work to do here (accepted and noted in the log, or refused with a reason):\n" +
-         other;
+  return help + "\nKnown but without effect (accepted and logged, or refused with a reason):\n" + other;
 }
 
 std::string ConfigText(const ServerOptions& options) {
@@ -147,7 +145,7 @@ std::string ConfigText(const ServerOptions& options) {
     } else if (origin == OptionOrigin::kDefault) {
       continue;
     } else {
-      value = "(means nothing here)";
+      value = "(no effect)";
     }
     rows.push_back({std::string(spec.name), value, spec.DefaultText(), std::string(OriginText(origin))});
   }

@@ -65,7 +65,7 @@ Status SetOfOpenTelemetry(TraceOptions& trace, std::string_view key, std::string
   if (key == "resource") {
     const size_t equals = value.find('=');
     if (equals == std::string_view::npos || equals == 0) {
-      return InvalidArgumentError(fmt::format("resource: '{}' has not the form NAME=VALUE", value));
+      return InvalidArgumentError(fmt::format("resource: '{}' must have the form NAME=VALUE", value));
     }
     trace.resource.emplace_back(value.substr(0, equals), value.substr(equals + 1));
     return OkStatus();
@@ -77,7 +77,7 @@ Status SetOfOpenTelemetry(TraceOptions& trace, std::string_view key, std::string
   if (key == "bsp_schedule_delay") {
     BRAID_RETURN_IF_ERROR(SetNumber<int64_t>(key, value, 0, trace.schedule_delay_ms));
     if (trace.schedule_delay_ms > 3'600'000) {
-      return InvalidArgumentError("bsp_schedule_delay: more than an hour (3600000)");
+      return InvalidArgumentError("bsp_schedule_delay: exceeds one hour (3600000)");
     }
     return OkStatus();
   }
@@ -99,7 +99,7 @@ Status SetTraceConfig(ServerOptions& options, std::string_view text) {
     equals = text.find('=');
   }
   if (equals == std::string_view::npos || equals == 0) {
-    return InvalidArgumentError(fmt::format("'{}' has not the form KEY=VALUE or MODE,KEY=VALUE", whole));
+    return InvalidArgumentError(fmt::format("'{}' must have the form KEY=VALUE or MODE,KEY=VALUE", whole));
   }
   const std::string_view key = text.substr(0, equals);
   const std::string_view value = text.substr(equals + 1);

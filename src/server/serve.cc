@@ -106,21 +106,21 @@ int Serve(const CommandLine& line) {
     log.Flush();
     std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - "
               << Lines(loaded.message())
-              << "\n`braid check`, with the arguments of this `braid serve`, says more; with "
-                 "--exit-on-error=false the other models are served\n";
+              << "\nrun `braid check` with the same arguments for details; with --exit-on-error=false the "
+                 "server serves the other models\n";
     exit_code = 1;
   } else {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
     if (!line.options.loopback_only()) {
-      std::cout << "           other machines reach it; --host 127.0.0.1 is for this machine alone\n";
+      std::cout << "           reachable from other machines; use --host 127.0.0.1 for local clients only\n";
       const bool certified = (!line.options.allow_http || line.options.http_tls.mutual) &&
                              (!line.options.allow_grpc || line.options.grpc_tls.mutual);
       if (line.options.access_files.tokens.empty() && line.options.access_files.policy.empty() &&
           !certified) {
         BRAID_LOG_WARNING(log,
-                          "every machine that reaches this one may use the server: no --token-file or "
-                          "--policy-file says who");
+                          "every machine that reaches this one can use the server: neither --token-file nor "
+                          "--policy-file is set");
       }
     }
     if (std::string sample = SampleRequest(server.catalog(), server.addresses()); !sample.empty()) {

@@ -84,7 +84,7 @@ Status Server::Load(Status& load_status) {
 // then.
 void Server::GiveNotice() {
   if (options_.exit_notice_secs == 0) return;
-  BRAID_LOG_INFO(log_, "not ready any more; serving for {} s, so that balancers hear of it",
+  BRAID_LOG_INFO(log_, "reporting not ready; serving for {} s so that load balancers notice",
                  options_.exit_notice_secs);
   control_->BeginDrain();
   std::this_thread::sleep_for(std::chrono::seconds(options_.exit_notice_secs));
@@ -100,7 +100,7 @@ void Server::DrainSequences() {
   const uint64_t left =
       WaitForSequences(loading_.catalog(), SteadyNowNs() + options_.sequence_drain_seconds * kSecondNs);
   if (left > 0)
-    BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; they are waited for no longer", left);
+    BRAID_LOG_WARNING(log_, "sequences that have not ended: {}; no longer waiting for them", left);
 }
 
 }  // namespace braid

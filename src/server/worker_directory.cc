@@ -21,8 +21,8 @@ Result<std::string> FindWorkerDirectory() {
       return std::filesystem::weakly_canonical(candidate, error).string();
     }
   }
-  return NotFoundError("the worker's files are missing: there is no 'worker' folder beside '" +
-                       program.string() + "'");
+  return NotFoundError("the worker's files are missing: no 'worker' folder next to '" + program.string() +
+                       "'");
 }
 
 }  // namespace braid

@@ -49,7 +49,7 @@ TEST(InferenceRequest, AnExceptionEndsItOnce) {
   const auto broken = std::make_shared<Faulty>([](auto) { throw std::runtime_error("it broke"); });
   Heard heard;
   broken->Begin(RequestTo(broken, heard));
-  EXPECT_EQ(heard.statuses, std::vector{InternalError("a fault in the server")});
+  EXPECT_EQ(heard.statuses, std::vector{InternalError("internal server error")});
   EXPECT_EQ(heard.ends, 1);
   EXPECT_EQ(broken->gate().inside(), 0u);
 

@@ -11,10 +11,9 @@ Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const size_t scheme = whole.find("://");
   const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
   if (whole.substr(begin, whole.find('/', begin) - begin).find('@') != std::string::npos)
-    return InvalidArgumentError("the collector's URL has a user or a password, which is not sent to it");
+    return InvalidArgumentError("the collector's URL must not have a user or a password");
   if (text.starts_with("https://")) {
-    return InvalidArgumentError("'" + whole +
-                                "' asks for TLS, which is not spoken; use a collector beside the server");
+    return InvalidArgumentError("'" + whole + "' needs TLS, which is not supported; use a local collector");
   }
   if (text.starts_with("http://")) text.remove_prefix(7);
   HttpUrl url;
@@ -35,7 +34,7 @@ Result<HttpUrl> ParseCollectorUrl(std::string_view text) {
   const bool clean = std::none_of(whole.begin(), whole.end(),
                                   [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
   if (url.host.empty() || !digits || url.port.size() > 5 || !clean) {
-    return InvalidArgumentError("'" + whole + "' is not of the form http://HOST:PORT/PATH");
+    return InvalidArgumentError("'" + whole + "' must have the form http://HOST:PORT/PATH");
   }
   return url;
 }

@@ -29,7 +29,7 @@ void OtlpExporter::Write(std::vector<FinishedTrace> traces) {
   }
 }
 
-void OtlpExporter::OnDropped(uint64_t count) { Lose(count, "they come faster than it takes them"); }
+void OtlpExporter::OnDropped(uint64_t count) { Lose(count, "they arrive faster than it accepts them"); }
 
 void OtlpExporter::Lose(uint64_t count, const std::string& why) {
   lost_ += count;

@@ -112,8 +112,8 @@ SlowTrace MakeSlowTrace(const FinishedTrace& trace) {
 
 Status SlowTraceBook::Watch(const std::string& model, int64_t seconds) {
   if (seconds < 0 || seconds > kMostSeconds) {
-    return InvalidArgumentError("a model is watched for " + std::to_string(seconds) +
-                                " seconds; expected 0 to " + std::to_string(kMostSeconds));
+    return InvalidArgumentError("expected 0 to " + std::to_string(kMostSeconds) +
+                                " seconds to watch a model, got " + std::to_string(seconds));
   }
   const int64_t now = now_ns_();
   MutexLock lock(mutex_);
@@ -121,8 +121,8 @@ Status SlowTraceBook::Watch(const std::string& model, int64_t seconds) {
   if (found == models_.end()) {
     if (seconds == 0) return OkStatus();
     if (!MakeRoom(now)) {
-      return ResourceExhaustedError("there are " + std::to_string(kMostModels) +
-                                    " models that are watched already; end the watch of one of them");
+      return ResourceExhaustedError(std::to_string(kMostModels) +
+                                    " models are already watched; stop watching one of them");
     }
     found = models_.try_emplace(model).first;
   }

@@ -172,7 +172,7 @@ TEST_F(SlowTraceBookTest, WhatWasKeptStaysUntilTheNextWatchBegins) {
 }
 
 TEST_F(SlowTraceBookTest, TimesAndModelsAreLimited) {
-  EXPECT_EQ(book_.Watch("a", 601).message(), "a model is watched for 601 seconds; expected 0 to 600");
+  EXPECT_EQ(book_.Watch("a", 601).message(), "expected 0 to 600 seconds to watch a model, got 601");
   EXPECT_EQ(book_.Watch("a", -1).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(book_.Watch("a", 0).ok());
   for (size_t i = 0; i < SlowTraceBook::kMostModels; ++i) {

@@ -95,7 +95,7 @@ void TraceFile::Flush(uint64_t scope) {
 }
 
 void TraceFile::OnDropped(uint64_t count) {
-  BRAID_LOG_WARNING(log_, "{} traces were dropped: they come faster than '{}' is written", count, path_);
+  BRAID_LOG_WARNING(log_, "{} traces dropped: they arrive faster than '{}' is written", count, path_);
 }
 
 void TraceFile::Append(const std::string& text) {
@@ -122,7 +122,7 @@ void TraceFile::Complain(const std::string& path, int error) {
   // Otherwise a full disk would fill the log as well.
   if (failed_) return;
   failed_ = true;
-  BRAID_LOG_ERROR(log_, "traces cannot be written to '{}': {}; further failures are not reported", path,
+  BRAID_LOG_ERROR(log_, "cannot write traces to '{}': {}; further failures are not reported", path,
                   std::strerror(error));
 }
 

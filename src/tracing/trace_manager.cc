@@ -44,7 +44,7 @@ Result<std::unique_ptr<TraceManager>> TraceManager::Create(const TraceOptions& o
   const TraceSettings& settings = options.settings;
   if (settings.mode == "triton" && !settings.off() && settings.file.empty()) {
     return InvalidArgumentError(
-        "tracing is on and has no file to write to; name one by --trace-config triton,file=FILE");
+        "tracing is on but has no file; set one with --trace-config triton,file=FILE");
   }
   BRAID_ASSIGN_OR_RETURN(auto output, MakeOutput(options, std::move(version), log));
   TraceQueue::Limits limits;

@@ -136,11 +136,11 @@ Status TraceSettingBook::Change(const std::string& model, const TraceChanges& ch
   changed.overrides = overrides;
   if (initial_.mode == "triton" && initial_.file.empty() && !Settings(changed).off()) {
     return InvalidArgumentError(
-        "there is no trace file to write to; start the server with --trace-config triton,file=FILE");
+        "no trace file is set; start the server with --trace-config triton,file=FILE");
   }
   if (!model.empty() && !own && !overrides.empty() && models_.size() >= kMostModels) {
-    return UnavailableError("there are trace settings of " + std::to_string(kMostModels) +
-                            " models already, and no more are taken");
+    return UnavailableError(std::to_string(kMostModels) +
+                            " models already have trace settings; no more are accepted");
   }
   if (scope != nullptr) *scope = 0;
   if (model.empty()) {

@@ -10,7 +10,7 @@ from campaigns.transports import CutError, RefusedError, WrongError
 # Valid errors when a process has died, or a model is being replaced, or the request's target has ended with either.
 CLEAR = re.compile(
     r"Stub process '[^']+' is not healthy"
-    r"|no instance of model '[^']+' (lives|has lived for)"
+    r"|no instance of model '[^']+' (is|was) available"
     r"|was lost when instance '[^']+' ended; begin it again"
     r"|ended \d+ times before they began with"
     r"|must specify the START flag"

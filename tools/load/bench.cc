@@ -144,8 +144,7 @@ class Side {
     const bool grpc = options_.connect.protocol == "grpc";
     if (model_.decoupled && !options_.streaming) {
       return InvalidArgumentError("model " + model_.name +
-                                  " is decoupled: it answers any number of times, which goes over " +
-                                  "streams: add -i grpc --streaming");
+                                  " is decoupled and needs a stream: add -i grpc --streaming");
     }
     if (model_.sequences && !options_.sequences.enabled) {
       sequences_by_model_ = true;
@@ -162,7 +161,8 @@ class Side {
     made.sequences = options_.sequences;
     made.sequences.enabled = options_.sequences.enabled || sequences_by_model_;
     if (made.sequences.enabled && options_.shared_memory) {
-      return InvalidArgumentError("model " + model_.name + " has sequences: --shared-memory is not for them");
+      return InvalidArgumentError("model " + model_.name +
+                                  " has sequences, which --shared-memory does not support");
     }
     made.shared_memory = options_.shared_memory;
     made.output_bytes = options_.output_bytes;
@@ -176,7 +176,7 @@ class Side {
       DataSet one;
       if (from == "random" || from == "zero") {
         if (options_.input_data.size() > 1)
-          return InvalidArgumentError("--input-data " + from + " goes with no other");
+          return InvalidArgumentError("--input-data " + from + " cannot be combined with other data");
         DataOptions data = options_.data;
         data.fill.fill = from == "zero" ? Fill::kZero : Fill::kRandom;
         std::mt19937_64 random(options_.seed);
@@ -188,7 +188,7 @@ class Side {
         const Result<std::string> text = ReadFile(from);
         if (!text.ok()) {
           return InvalidArgumentError("--input-data: " + text.status().message() +
-                                      "; it is random, zero, a file or a folder");
+                                      "; expected random, zero, a file or a folder");
         }
         BRAID_ASSIGN_OR_RETURN(one, ReadDataFile(model_, options_.data, *text, from));
       }
@@ -199,7 +199,7 @@ class Side {
     });
     if (options_.validate && !compared) {
       return InvalidArgumentError(
-          "--validate: --input-data has no outputs to compare; a data file has them as \"validation_data\"");
+          "--validate: --input-data has no outputs to compare; add \"validation_data\" to a data file");
     }
     return all;
   }
@@ -268,7 +268,7 @@ class Bench {
       }
       if (options_.latency_threshold_ms > 0 &&
           Watched(shown->figures) > options_.latency_threshold_ms * 1000) {
-        std::cerr << fmt::format("the latency is beyond {} ms: the sweep ends here\n",
+        std::cerr << fmt::format("the latency exceeds {} ms: the sweep ends\n",
                                  options_.latency_threshold_ms);
         break;
       }

@@ -18,35 +18,35 @@ struct NotHere {
   std::string_view instead;
 };
 constexpr NotHere kNotHere[] = {
-    {"--async", "requests are always sent without waiting for each other; leave it out"},
-    {"-a", "requests are always sent without waiting for each other; leave it out"},
-    {"--sync", "requests are always sent without waiting for each other; leave it out"},
+    {"--async", "requests are always asynchronous; leave it out"},
+    {"-a", "requests are always asynchronous; leave it out"},
+    {"--sync", "requests are always asynchronous; leave it out"},
     {"--service-kind",
-     "servers of KServe v2 are measured, such as Braid, Triton and OpenVINO Model Server; leave it out"},
-    {"--endpoint", "servers of KServe v2 are measured, whose paths are known; leave it out"},
-    {"--model-signature-name", "it belongs to TensorFlow Serving, which is not measured; leave it out"},
+     "only KServe v2 servers are measured, such as Braid, Triton and OpenVINO Model Server; leave it out"},
+    {"--endpoint", "the paths of KServe v2 are known; leave it out"},
+    {"--model-signature-name", "TensorFlow Serving is not supported; leave it out"},
     {"--binary-search", "sweep with --concurrency-range START:END:STEP, which ends at --latency-threshold"},
     {"--request-intervals", "use --request-rate-range with --request-distribution"},
     {"--schedule", "use --request-rate-range with --request-distribution"},
     {"--periodic-concurrency-range", "use --concurrency-range"},
     {"--request-period", "use --concurrency-range"},
     {"--serial-sequences", "sequences of a data file are taken in turn; leave it out"},
-    {"--grpc-compression-algorithm", "messages are sent as they are; leave it out"},
-    {"--trace-level", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
-    {"--trace-rate", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
-    {"--trace-count", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
-    {"--log-frequency", "turn tracing on at the server; docs/metrics-and-tracing.md of Braid says how"},
-    {"--collect-metrics", "every measurement has the server's counts for the model; leave it out"},
-    {"--metrics-url", "every measurement has the server's counts for the model; leave it out"},
-    {"--metrics-interval", "every measurement has the server's counts for the model; leave it out"},
+    {"--grpc-compression-algorithm", "messages are sent uncompressed; leave it out"},
+    {"--trace-level", "enable tracing at the server, see docs/metrics-and-tracing.md of Braid"},
+    {"--trace-rate", "enable tracing at the server, see docs/metrics-and-tracing.md of Braid"},
+    {"--trace-count", "enable tracing at the server, see docs/metrics-and-tracing.md of Braid"},
+    {"--log-frequency", "enable tracing at the server, see docs/metrics-and-tracing.md of Braid"},
+    {"--collect-metrics", "every measurement includes the server's counts for the model; leave it out"},
+    {"--metrics-url", "every measurement includes the server's counts for the model; leave it out"},
+    {"--metrics-interval", "every measurement includes the server's counts for the model; leave it out"},
     {"--profile-export-file", "use --format json, -f FILE.csv or --report FILE.html"},
-    {"--bls-composing-models", "the models that a model calls have figures of their own; leave it out"},
-    {"--model-repository", "start a server, and name it by -u"},
-    {"--triton-server-directory", "start a server, and name it by -u"},
+    {"--bls-composing-models", "called models have separate figures; leave it out"},
+    {"--model-repository", "start a server, and set its address with -u"},
+    {"--triton-server-directory", "start a server, and set its address with -u"},
     {"--ssl-grpc-root-certifications", "use --ssl-grpc-root-certifications-file FILE"},
     {"--ssl-https-client-certificate-type", "certificates are PEM; leave it out"},
     {"--ssl-https-private-key-type", "keys are PEM; leave it out"},
-    {"--verbose-csv", "-f has all columns; leave it out"},
+    {"--verbose-csv", "-f always writes all columns; leave it out"},
     {"-t", "use --concurrency-range N"},
     {"-c", "use --concurrency-range START:END with --latency-threshold"},
     {"-d", "use --concurrency-range START:END:STEP"},
@@ -60,14 +60,14 @@ constexpr char kFooter[] =
     "  braid bench -m add_sub --request-rate-range 100:1000:300 --request-distribution poisson\n"
     "  braid bench -m add_sub --input-data data.json -u one:8000 --compare two:8000\n"
     "\n"
-    "exit codes: 0 all was answered as it should be, 1 there were errors, 2 wrong use\n";
+    "exit codes: 0 all responses were as expected, 1 errors, 2 wrong usage\n";
 
 bool Refused(int argc, const char* const* argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view name = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
     const auto found = std::ranges::find(kNotHere, name, &NotHere::name);
     if (found == std::end(kNotHere)) continue;
-    std::cerr << "braid bench: there is no " << name << ": " << found->instead << '\n';
+    std::cerr << "braid bench: " << name << " is not supported: " << found->instead << '\n';
     return true;
   }
   return false;
@@ -87,7 +87,7 @@ std::vector<double> Range::Values() const {
 
 Result<Range> ParseRange(const std::string& text) {
   const auto refuse = [&](const char* why) {
-    return InvalidArgumentError("'" + text + "' is no range START:END:STEP: " + why);
+    return InvalidArgumentError("invalid range '" + text + "', expected START:END:STEP: " + why);
   };
   std::vector<double> numbers;
   for (size_t at = 0; at <= text.size();) {
@@ -95,19 +95,19 @@ Result<Range> ParseRange(const std::string& text) {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + colon, number);
     if (error != std::errc() || end != text.data() + colon || !(number > 0) || number > 1e7) {
-      return refuse("its parts are numbers above 0");
+      return refuse("the numbers must be above 0");
     }
     numbers.push_back(number);
     at = colon + 1;
   }
-  if (numbers.size() > 3) return refuse("it has up to three parts");
+  if (numbers.size() > 3) return refuse("at most three numbers are allowed");
   Range range;
   range.start = numbers[0];
   range.end = numbers.size() > 1 ? numbers[1] : range.start;
   range.step = numbers.size() > 2 ? numbers[2] : 1;
-  if (range.end < range.start) return refuse("its end is below its start");
+  if (range.end < range.start) return refuse("END is below START");
   if ((range.end - range.start) / range.step >= static_cast<double>(kMostValues))
-    return refuse("it has too many steps");
+    return refuse("too many steps");
   return range;
 }
 
@@ -127,45 +127,42 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   std::vector<std::string> parameters;
   bool sequence_asked = false;
 
-  CLI::App app("Measures a model of a running server: how many requests it answers, and how fast.",
-               "braid bench");
+  CLI::App app("Measures the throughput and latency of a model on a running server.", "braid bench");
   app.footer(kFooter);
   app.add_option("-m,--model", options.model, "name of the model")->required();
   app.add_option("-x,--model-version", options.version,
-                 "version of the model; without it the server chooses");
+                 "version of the model; by default the server chooses");
   app.add_option("-b,--batch-size", options.batch, "samples in each request")->check(CLI::Range(1, 1 << 20));
   options.connect.AddTo(app);
   app.add_option("--compare", options.compare_url,
-                 "HOST:PORT of a second server: both are measured in turn, and compared")
+                 "HOST:PORT of a second server, to measure both in turn and compare them")
       ->group("Server");
-  app.add_option("--rounds", options.rounds, "of a comparison: measurements of each server")
+  app.add_option("--rounds", options.rounds, "measurements of each server in a comparison")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
       ->group("Server");
 
   const std::string load = "Load";
   app.add_option("--concurrency-range", concurrency,
-                 "START:END:STEP requests in flight, the next one when one is answered (1)")
+                 "START:END:STEP requests in flight; a response starts the next request (1)")
       ->group(load);
   app.add_option("--request-rate-range", rates,
-                 "START:END:STEP requests a second, sent without waiting for earlier ones")
+                 "START:END:STEP requests per second, sent without waiting for earlier ones")
       ->group(load)
       ->excludes("--concurrency-range");
-  app.add_option("--request-distribution", distribution, "when they come: constant or poisson (at random)")
+  app.add_option("--request-distribution", distribution, "their arrivals: constant or poisson (random)")
       ->check(CLI::IsMember({"constant", "poisson"}))
       ->group(load);
-  app.add_option(
-         "--max-in-flight", options.max_in_flight,
-         "with a rate: requests in flight at most; others wait, and their latency counts from when they came")
+  app.add_option("--max-in-flight", options.max_in_flight,
+                 "with a rate: limit of requests in flight; others wait, and their latency includes the wait")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()
       ->group(load);
-  app.add_option("--max-threads", options.max_threads,
-                 "threads that send; without it half as many as there are cores")
+  app.add_option("--max-threads", options.max_threads, "sending threads; by default half the number of cores")
       ->check(CLI::Range(1, 256))
       ->group(load);
   app.add_option("--connections", options.connections,
-                 "with -i grpc: connections of each thread, which requests share")
+                 "with -i grpc: connections of each thread, shared by requests")
       ->check(CLI::Range(1, 4096))
       ->group(load);
 
@@ -175,33 +172,34 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
       ->capture_default_str()
       ->group(measurement);
   app.add_option("--measurement-mode", mode,
-                 "time_windows, or count_windows: a measurement ends with --measurement-request-count")
+                 "time_windows, or count_windows: a measurement ends after --measurement-request-count")
       ->check(CLI::IsMember({"time_windows", "count_windows"}))
       ->group(measurement);
   app.add_option("--measurement-request-count", options.window_requests,
-                 "requests of a measurement of count_windows")
+                 "requests of a measurement in mode count_windows")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str()
       ->group(measurement);
   app.add_option("-s,--stability-percentage", options.stability_percent,
-                 "it is measured until three measurements in a row differ from their mean by no more")
+                 "measure until three measurements in a row differ from their mean by at most this")
       ->check(CLI::Range(0.1, 1000.0))
       ->capture_default_str()
       ->group(measurement);
-  app.add_option("-r,--max-trials", options.max_trials, "measurements at most for each load; 1: a single one")
+  app.add_option("-r,--max-trials", options.max_trials,
+                 "limit of measurements for each load; 1: a single one")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str()
       ->group(measurement);
   app.add_option("--percentile", options.percentile,
-                 "stability and the threshold look at this percentile, not at the mean")
+                 "use this percentile for stability and threshold, instead of the mean")
       ->check(CLI::Range(1, 99))
       ->group(measurement);
   app.add_option("-l,--latency-threshold", options.latency_threshold_ms,
-                 "milliseconds: a sweep ends at a load that takes longer")
+                 "milliseconds: a sweep ends at a load with a higher latency")
       ->check(CLI::PositiveNumber)
       ->group(measurement);
   app.add_option("--request-count", options.request_count,
-                 "send so many requests for each load in place of measuring by time")
+                 "send this number of requests for each load, instead of measuring by time")
       ->check(CLI::Range(1, 1 << 30))
       ->group(measurement);
   app.add_option("--warmup-request-count", options.warmup_requests,
@@ -214,26 +212,25 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
          "--input-data", options.input_data,
          "random, zero, a data file FILE.json, or a folder with a file for each input; files are repeatable")
       ->group(data);
+  app.add_option("--shape", shapes,
+                 "NAME:1,2: the shape of an input with open dimensions, without the batch; repeatable")
+      ->group(data);
   app.add_option(
-         "--shape", shapes,
-         "NAME:1,2: the shape of an input that the metadata leaves open, without the batch; repeatable")
+         "--datatype", options.datatypes,
+         "NAME:FP32: the datatype of an input without one in the metadata, such as a graph's; repeatable")
       ->group(data);
-  app.add_option("--datatype", options.datatypes,
-                 "NAME:FP32: the datatype of an input that the metadata leaves open, as that of a graph; "
-                 "repeatable")
-      ->group(data);
-  app.add_option("--string-length", options.data.fill.string_length, "length of texts at random")
+  app.add_option("--string-length", options.data.fill.string_length, "length of random strings")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
       ->group(data);
-  app.add_option("--string-data", options.data.fill.string_data, "this text in place of one at random")
+  app.add_option("--string-data", options.data.fill.string_data, "this string instead of random ones")
       ->group(data);
-  app.add_option("--random-seed", options.seed, "another seed gives other values and arrivals")->group(data);
+  app.add_option("--random-seed", options.seed, "seed of random values and arrivals")->group(data);
   app.add_flag("--validate", options.validate,
-               "fail where the data has no outputs to compare (\"validation_data\")")
+               "fail if the data has no outputs to compare (\"validation_data\")")
       ->group(data);
   app.add_option("--request-parameter", parameters,
-                 "NAME:VALUE:TYPE or NAME=VALUE of each request; repeatable")
+                 "NAME:VALUE:TYPE or NAME=VALUE for each request; repeatable")
       ->group(data);
   app.add_option("--input-tensor-format", input_format, "with -i http: binary or json")
       ->check(CLI::IsMember({"binary", "json"}))
@@ -241,33 +238,30 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   app.add_option("--output-tensor-format", output_format, "with -i http: binary or json")
       ->check(CLI::IsMember({"binary", "json"}))
       ->group(data);
-  app.add_option("--shared-memory", shared,
-                 "none or system: tensors in shared memory, of a server on this machine")
+  app.add_option("--shared-memory", shared, "none, or system: tensors in shared memory, for a local server")
       ->check(CLI::IsMember({"none", "system"}))
       ->group(data);
-  app.add_option("--output-shared-memory-size", options.output_bytes,
-                 "room for an output whose size the metadata leaves open")
+  app.add_option("--output-shared-memory-size", options.output_bytes, "bytes for an output of unknown size")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str()
       ->group(data);
 
   const std::string sequences = "Sequences and streams";
   const auto sequence = [&](const std::string&) { sequence_asked = true; };
-  app.add_option(
-         "--sequence-length", options.sequences.length,
-         "requests of a sequence; streams of a data file have lengths of their own, unless it is given")
+  app.add_option("--sequence-length", options.sequences.length,
+                 "requests of a sequence; overrides the lengths of the streams in a data file")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->each(sequence)
       ->group(sequences);
   app.add_option("--sequence-length-variation", options.sequences.variation,
-                 "percent by which lengths differ, at random")
+                 "percent of random variation in length")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str()
       ->each(sequence)
       ->group(sequences);
   app.add_option("--num-of-sequences", options.sequence_count,
-                 "with a rate: sequences at a time; else as many as the concurrency")
+                 "with a rate: number of concurrent sequences; otherwise the concurrency")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str()
       ->each(sequence)
@@ -277,15 +271,15 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
       ->capture_default_str()
       ->each(sequence)
       ->group(sequences);
-  app.add_option("--sequence-id-range", ids, "START:END: ids from START, END left out, over and over")
+  app.add_option("--sequence-id-range", ids, "START:END: ids from START to END - 1, in turn")
       ->each(sequence)
       ->group(sequences)
       ->excludes("--start-sequence-id");
   app.add_flag("--streaming", options.streaming,
-               "with -i grpc: each request in flight has a stream (ModelStreamInfer)")
+               "with -i grpc: a stream (ModelStreamInfer) for each request in flight")
       ->group(sequences);
   app.add_option("--responses", options.responses,
-                 "responses of a stream to one request; without it one, or of decoupled models those up to "
+                 "responses of a stream to one request; by default one, or for decoupled models all up to "
                  "the final one")
       ->check(CLI::Range(1, 1 << 20))
       ->group(sequences);
@@ -320,7 +314,7 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
     options.concurrency = range->Values();
     for (const double value : options.concurrency) {
       if (value != std::floor(value) || value > 65536)
-        return refuse("--concurrency-range: whole numbers up to 65536");
+        return refuse("--concurrency-range: expected whole numbers up to 65536");
     }
   }
   if (!rates.empty()) {
@@ -349,29 +343,28 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   options.data.note = NotesOf("braid bench");
   const bool grpc = options.connect.protocol == "grpc";
   if (options.streaming && !grpc)
-    return refuse("--streaming goes over gRPC: add -i grpc, and its port to -u");
+    return refuse("--streaming needs gRPC: add -i grpc, and set its port with -u");
   if (options.responses > 0 && !options.streaming) return refuse("--responses needs --streaming");
   if (options.connections > 1 && !grpc)
-    return refuse("--connections is for -i grpc; over HTTP each request in flight has one");
+    return refuse("--connections needs -i grpc; over HTTP each request in flight has a connection");
   if (grpc && (app.count("--input-tensor-format") > 0 || app.count("--output-tensor-format") > 0)) {
-    return refuse("--input-tensor-format and --output-tensor-format are for -i http; gRPC has bytes");
+    return refuse("--input-tensor-format and --output-tensor-format need -i http; gRPC sends bytes");
   }
   if (options.sequences.length > 0 && app.count("--sequence-length") > 0)
     options.sequences.length_given = true;
   options.sequences.enabled = sequence_asked;
   if (!ids.empty()) {
     const Result<Range> range = ParseRange(ids);
-    if (!range.ok() || range->end <= range->start) return refuse("--sequence-id-range looks like START:END");
+    if (!range.ok() || range->end <= range->start)
+      return refuse("--sequence-id-range must have the form START:END");
     options.sequences.first_id = static_cast<uint64_t>(range->start);
     options.sequences.ids = static_cast<uint64_t>(range->end - range->start);
   }
   if (options.shared_memory && options.sequences.enabled) {
-    return refuse("--shared-memory is not for sequences");
+    return refuse("--shared-memory does not support sequences");
   }
   if (options.count_windows && app.count("--request-count") > 0) {
-    return refuse(
-        "--request-count sends its requests once; --measurement-mode count_windows has "
-        "--measurement-request-count");
+    return refuse("--request-count cannot be combined with count_windows; use --measurement-request-count");
   }
   return std::nullopt;
 }

@@ -74,7 +74,7 @@ TEST(BenchOptions, HaveTheNamesOfPerfAnalyzer) {
 TEST(BenchOptions, SayWhatToUseInPlaceOfWhatThereIsNot) {
   const Parsed refused = Parse({"-m", "m", "--binary-search"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.error, HasSubstr("there is no --binary-search: sweep with --concurrency-range"));
+  EXPECT_THAT(refused.error, HasSubstr("--binary-search is not supported: sweep with --concurrency-range"));
   EXPECT_EQ(Parse({"-m", "m", "--service-kind=tfserving"}).exit_code, 2);
 }
 

@@ -318,7 +318,8 @@ std::string RatioTable(const BenchOptions& options, const BenchResult& result) {
                 "td");
   }
   return fmt::format(
-      "<h2>Second by first: median of {} rounds</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n",
+      "<h2>Second relative to first: median of {} rounds</h2>\n<div "
+      "class=\"scroll\"><table>\n{}</table></div>\n",
       result.comparisons.front().first.trials, rows);
 }
 
@@ -367,7 +368,7 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
             Tile(std::to_string(failed), failed == 1 ? "error" : "errors");
     if (!result.comparisons.empty()) {
       page += Tile(fmt::format("x{:.3f}", result.comparisons.back().throughput.median),
-                   "throughput, second by first");
+                   "throughput, second relative to first");
     }
     page += "</div>\n";
   }
@@ -391,7 +392,7 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
           {all[i].name, colors[i], Points(all[i], [](const Figures& f) { return f.latency.at(50); })});
     }
   }
-  page += "<h2>Over the load</h2>\n<div class=\"plots\">\n";
+  page += "<h2>By load</h2>\n<div class=\"plots\">\n";
   page += LinePlot("Throughput, inferences a second", below, throughput, true, Short);
   page += LinePlot(all.size() == 1 ? "Latency" : "Latency, p50", below, latency, true, TimeText);
   if (all[0].levels.size() > 1 && all.size() == 1) {
@@ -443,7 +444,7 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   }
   page += fmt::format("<h2>How it was measured</h2>\n<p>{}</p>\n<p><code>{}</code></p>\n",
                       Escaped(environment.machine), Escaped(options.command_line));
-  if (result.interrupted) page += "<p class=\"bad\">Interrupted: this is what was measured until then.</p>\n";
+  if (result.interrupted) page += "<p class=\"bad\">Interrupted: results so far.</p>\n";
   return page + "</body>\n</html>\n";
 }
 

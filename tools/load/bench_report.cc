@@ -128,7 +128,7 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
   }
   if (!result.comparisons.empty()) {
     text += fmt::format(
-        "\nsecond by first, median of {} rounds (least to greatest):\n{:>12} {:>24} {:>24} {:>24}\n",
+        "\nsecond relative to first, median of {} rounds (least to greatest):\n{:>12} {:>24} {:>24} {:>24}\n",
         result.comparisons.front().first.trials, LoadName(options), "throughput", "p50", "p99");
     const auto show = [](const Ratios& ratios) {
       return fmt::format("x{:.3f} ({:.3f} to {:.3f})", ratios.median, ratios.least, ratios.greatest);
@@ -144,7 +144,7 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
   }
   if (!errors.empty()) text += "\nerrors:\n";
   for (const auto& [message, count] : errors) text += fmt::format("{:>12} x {}\n", count, ToUtf8(message));
-  if (result.interrupted) text += "\ninterrupted: this is what was measured until then\n";
+  if (result.interrupted) text += "\ninterrupted: results so far\n";
   return text;
 }
 

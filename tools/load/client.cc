@@ -319,12 +319,12 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
     if (!there) {
       if (answer.status().message().find("cannot") == 0) return answer.status();
       return answer.status().WithMessage(
-          answer.status().message() + "\nis it the port of " +
-          (protocol_ == Protocol::kHttp ? "gRPC? ask it with -i grpc" : "HTTP? ask it with -i http"));
+          answer.status().message() + "\nis this the " +
+          (protocol_ == Protocol::kHttp ? "gRPC port? use -i grpc" : "HTTP port? use -i http"));
     }
     std::string text = answer.status().message();
     if (const Result<std::vector<std::string>> names = Models(); names.ok()) {
-      text += names->empty() ? "\nthe server has no model that is ready" : "\nthe models that are ready:";
+      text += names->empty() ? "\nthe server has no ready model" : "\nready models:";
       for (size_t i = 0; i < std::min(names->size(), kMostNames); ++i)
         text += (i == 0 ? " " : ", ") + (*names)[i];
       if (names->size() > kMostNames) text += ", and " + std::to_string(names->size() - kMostNames) + " more";
@@ -347,7 +347,7 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
     if (parsed.ok()) ReadConfig(*parsed, model);
     return model;
   } catch (const std::exception& error) {
-    return InternalError(std::string("the metadata of the model is not KServe v2's: ") + error.what());
+    return InternalError(std::string("the model's metadata does not follow KServe v2: ") + error.what());
   }
 }
 
@@ -372,7 +372,7 @@ Result<ServerStatistics> Client::Statistics(const std::string& model, const std:
   try {
     for (const Json& each : parsed.at("model_stats")) AddStatistics(each, sum);
   } catch (const Json::exception& error) {
-    return InternalError(std::string("the statistics of the model are not as expected: ") + error.what());
+    return InternalError(std::string("malformed model statistics: ") + error.what());
   }
   return sum;
 }

@@ -18,7 +18,7 @@ bool ParseWhole(const std::string& text, T* value) {
 
 void ConnectOptions::AddTo(CLI::App& app) {
   app.add_option("-u,--url", url,
-                 "HOST:PORT of the server; without it localhost:8000, with -i grpc localhost:8001")
+                 "HOST:PORT of the server; by default localhost:8000, with -i grpc localhost:8001")
       ->group("Server");
   app.add_option("-i,--protocol", protocol, "http or grpc")
       ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))
@@ -28,17 +28,16 @@ void ConnectOptions::AddTo(CLI::App& app) {
 
 void ConnectOptions::AddManner(CLI::App& app) {
   app.add_option("-H,--header", headers,
-                 "'NAME: VALUE' to send with each request, as 'Authorization: Bearer ...'; repeatable")
+                 "'NAME: VALUE' to send with each request, such as 'Authorization: Bearer ...'; repeatable")
       ->group("Server");
-  app.add_option("--timeout", timeout_s, "seconds that a request may take")
+  app.add_option("--timeout", timeout_s, "timeout of a request in seconds")
       ->check(CLI::Range(0.01, 86400.0))
       ->capture_default_str()
       ->group("Server");
-  app.add_flag("--ssl-grpc-use-ssl,--ssl", tls.enabled,
-               "speak TLS; a URL that begins with https:// does, too")
+  app.add_flag("--ssl-grpc-use-ssl,--ssl", tls.enabled, "use TLS; a URL with https:// implies it")
       ->group("TLS");
   app.add_option("--ssl-grpc-root-certifications-file,--ssl-https-ca-certificates-file,--ssl-ca", tls.ca_file,
-                 "certificates (PEM) to trust in place of the system's")
+                 "CA certificates (PEM) instead of the system's")
       ->group("TLS");
   app.add_option("--ssl-grpc-certificate-chain-file,--ssl-https-client-certificate-file,--ssl-cert",
                  tls.cert_file, "certificate of the client (PEM)")
@@ -53,7 +52,7 @@ void ConnectOptions::AddManner(CLI::App& app) {
       ->group("TLS");
   app.add_option_function<int>(
          "--ssl-https-verify-host", [this](int value) { tls.verify_host = value != 0; },
-         "0: the certificate may be for another host; 1 or 2 (the default): it may not")
+         "0: accept a certificate for another host; 1 or 2 (the default): refuse it")
       ->check(CLI::Range(0, 2))
       ->group("TLS");
 }
@@ -65,8 +64,7 @@ Result<std::shared_ptr<const Dialer>> ConnectOptions::MakeDialer(const std::stri
   TlsOptions used = tls;
   used.enabled = tls.enabled || text.starts_with("https://");
   if (!used.enabled && !(tls.ca_file + tls.cert_file + tls.key_file).empty()) {
-    return InvalidArgumentError(
-        "certificates are given without TLS: add --ssl, or begin the URL with https://");
+    return InvalidArgumentError("certificates need TLS: add --ssl, or use a URL with https://");
   }
   return Dialer::Make(std::move(address), used);
 }
@@ -80,7 +78,7 @@ Result<Connection::Headers> ConnectOptions::ParseHeaders() const {
     value.erase(0, value.find_first_not_of(' '));
     const bool one_line = header.find_first_of("\r\n") == std::string::npos;
     if (colon == std::string::npos || name.empty() || !one_line || name.find(' ') != std::string::npos) {
-      return InvalidArgumentError("-H '" + header + "': a header looks like 'NAME: VALUE'");
+      return InvalidArgumentError("-H '" + header + "': expected a header 'NAME: VALUE'");
     }
     std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
     parsed.emplace_back(std::move(name), std::move(value));

@@ -21,8 +21,8 @@ void Note(const DataOptions& options, const std::string& text) {
 }
 
 Status UnknownDatatype(const TensorInfo& info) {
-  return InvalidArgumentError("the metadata does not tell the datatype of " + info.name +
-                              ": give JSON values for it, or say which by --datatype " + info.name + ":FP32");
+  return InvalidArgumentError("the metadata has no datatype for " + info.name +
+                              ": use JSON values, or set --datatype " + info.name + ":FP32");
 }
 
 // Returns a sample's shape from metadata and --shape, without a batch; -1 for dimensions that neither sets.
@@ -41,11 +41,11 @@ std::vector<int64_t> WithBatch(const ModelInfo& model, std::vector<int64_t> samp
 Status CheckBatch(const ModelInfo& model, const DataOptions& options) {
   if (options.batch <= 1) return OkStatus();
   if (!HasBatches(model)) {
-    return InvalidArgumentError("model " + model.name + " has no batches: -b must be 1");
+    return InvalidArgumentError("model " + model.name + " does not support batches: -b must be 1");
   }
   if (model.max_batch_size > 0 && options.batch > model.max_batch_size) {
-    return InvalidArgumentError("model " + model.name + " takes batches of at most " +
-                                std::to_string(model.max_batch_size) + ", not " +
+    return InvalidArgumentError("model " + model.name + " accepts batches of at most " +
+                                std::to_string(model.max_batch_size) + ", got " +
                                 std::to_string(options.batch));
   }
   return OkStatus();
@@ -61,16 +61,16 @@ Result<std::vector<int64_t>> Settle(std::vector<int64_t> shape, size_t count, co
     } else if (open == nullptr) {
       open = &dimension;
     } else {
-      return InvalidArgumentError(name + " has the shape " + ShapeText(shape) +
-                                  ": say which, by --shape or by \"shape\" in the data");
+      return InvalidArgumentError(name + " has the open shape " + ShapeText(shape) +
+                                  ": set --shape, or \"shape\" in the data");
     }
   }
   if (open != nullptr) *open = known == 0 ? 0 : static_cast<int64_t>(count) / known;
   const Result<size_t> elements = ElementCount(shape);
   if (!elements.ok()) return elements.status();
   if (*elements != count) {
-    return InvalidArgumentError(name + " of shape " + ShapeText(shape) + " has " + std::to_string(*elements) +
-                                " elements, and not " + std::to_string(count));
+    return InvalidArgumentError(name + " of shape " + ShapeText(shape) + " needs " +
+                                std::to_string(*elements) + " elements, got " + std::to_string(count));
   }
   return shape;
 }
@@ -115,13 +115,13 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     if (const auto shape = value.find("shape"); shape != value.end()) {
       if (!shape->is_array() ||
           !std::ranges::all_of(*shape, [](const Json& d) { return d.is_number_integer(); })) {
-        return InvalidArgumentError(info.name + ": \"shape\" is a list of whole numbers");
+        return InvalidArgumentError(info.name + ": \"shape\" must be a list of whole numbers");
       }
       tensor.shape = shape->get<std::vector<int64_t>>();
       shaped = true;
     }
     if (const auto encoded = value.find("b64"); encoded != value.end()) {
-      if (!encoded->is_string()) return InvalidArgumentError(info.name + ": \"b64\" is a text in base64");
+      if (!encoded->is_string()) return InvalidArgumentError(info.name + ": \"b64\" must be a base64 string");
       if (info.datatype.empty()) return UnknownDatatype(info);
       Result<std::string> bytes = DecodeBase64(encoded->get<std::string>());
       if (!bytes.ok()) return bytes.status().WithPrefix(info.name + ": ");
@@ -135,14 +135,14 @@ Result<Tensor> ReadSample(const ModelInfo& model, const TensorInfo& info, const 
     } else if (const auto list = value.find("content"); list != value.end()) {
       content = &*list;
     } else {
-      return InvalidArgumentError(info.name + ": neither \"content\" nor \"b64\" is given");
+      return InvalidArgumentError(info.name + ": expected \"content\" or \"b64\"");
     }
   }
   if (tensor.data.empty()) {
     if (info.datatype.empty()) {
       tensor.datatype = GuessDatatype(*content);
-      Note(options, info.name + " is taken for " + tensor.datatype + ", by its values; --datatype " +
-                        info.name + ":... says another");
+      Note(options, info.name + " is sent as " + tensor.datatype +
+                        " because of its values; change it with --datatype " + info.name + ":...");
     }
     const Status status = AppendJsonElements(*content, tensor.datatype, tensor.data);
     if (!status.ok()) return status.WithPrefix(info.name + ": ");
@@ -182,7 +182,7 @@ constexpr DataList kOutputs = {"validation_data", "output", &ModelInfo::outputs}
 Result<std::vector<Tensor>> ReadStep(const ModelInfo& model, const DataOptions& options,
                                      const DataList& list_kind, const Json& step) {
   if (!step.is_object()) {
-    return InvalidArgumentError(std::string("an entry is an object with a value for each ") + list_kind.kind);
+    return InvalidArgumentError(std::string("expected an object with a value for each ") + list_kind.kind);
   }
   const std::vector<TensorInfo>& infos = model.*list_kind.tensors;
   std::vector<Tensor> tensors;
@@ -213,7 +213,8 @@ using Streams = std::vector<std::vector<std::vector<Tensor>>>;
 Result<Streams> ReadStreams(const ModelInfo& model, const DataOptions& options, const DataList& list_kind,
                             const Json& list) {
   if (!list.is_array() || list.empty()) {
-    return InvalidArgumentError(std::string("\"") + list_kind.key + "\" is a list with at least one entry");
+    return InvalidArgumentError(std::string("\"") + list_kind.key +
+                                "\" must be a list with at least one entry");
   }
   const bool nested = list.front().is_array();
   const Json whole = nested ? list : Json::array({list});
@@ -245,7 +246,7 @@ Result<std::vector<Tensor>> Batch(const ModelInfo& model, const DataOptions& opt
     const std::vector<Tensor>& sample = samples[(first + static_cast<size_t>(i)) % samples.size()];
     for (size_t j = 0; j < batch.size(); ++j) {
       if (j >= sample.size() || sample[j].name != batch[j].name || sample[j].shape != batch[j].shape) {
-        return InvalidArgumentError("samples of one batch have the same tensors and shapes; " +
+        return InvalidArgumentError("samples of one batch must have the same tensors and shapes; " +
                                     batch[j].name + " differs");
       }
       batch[j].data += sample[j].data;
@@ -301,7 +302,7 @@ Status SetDatatype(std::string_view text, ModelInfo& model) {
     for (TensorInfo& info : *tensors) {
       if (info.name != name) continue;
       if (!info.datatype.empty() && info.datatype != datatype) {
-        return InvalidArgumentError(name + " is of " + info.datatype + " by the metadata, and not of " +
+        return InvalidArgumentError(name + " has datatype " + info.datatype + " in the metadata, not " +
                                     datatype);
       }
       info.datatype = datatype;
@@ -317,17 +318,16 @@ std::vector<int64_t> ShapeToMake(const ModelInfo& model, const TensorInfo& info,
   std::vector<int64_t> shape = SampleShape(model, info, options);
   const bool any = info.any_shape && !options.shapes.contains(info.name);
   if (!any && std::ranges::none_of(shape, [](int64_t dimension) { return dimension < 0; })) return shape;
-  const std::string says = "; --shape " + info.name + ":... says another";
+  const std::string says = "; change it with --shape " + info.name + ":...";
   if (any) {
     shape = {1};
-    Note(options, info.name + " has no shape in the metadata: [1] is taken" + says);
+    Note(options, info.name + " has no shape in the metadata: using [1]" + says);
     return shape;
   }
   const std::vector<int64_t> open = shape;
   std::ranges::replace_if(
       shape, [](int64_t dimension) { return dimension < 0; }, 1);
-  Note(options,
-       info.name + " has the shape " + ShapeText(open) + ": " + ShapeText(shape) + " is taken" + says);
+  Note(options, info.name + " has the shape " + ShapeText(open) + ": using " + ShapeText(shape) + says);
   return shape;
 }
 
@@ -387,7 +387,7 @@ Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options,
   if (!read.ok()) return failed(read.status());
   const Json& file = *read;
   if (!file.is_object() || !file.contains("data")) {
-    return InvalidArgumentError(name + ": a data file is an object with the list \"data\"");
+    return InvalidArgumentError(name + ": a data file must be an object with the list \"data\"");
   }
   for (const auto& [key, value] : file.items()) {
     if (key != "data" && key != "validation_data") {
@@ -404,7 +404,7 @@ Result<DataSet> ReadDataFile(const ModelInfo& model, const DataOptions& options,
     bool alike = expected.size() == inputs->size();
     for (size_t i = 0; alike && i < expected.size(); ++i) alike = expected[i].size() == (*inputs)[i].size();
     if (!alike)
-      return InvalidArgumentError(name + ": \"validation_data\" has not the steps that \"data\" has");
+      return InvalidArgumentError(name + ": \"validation_data\" must have the same steps as \"data\"");
   }
   DataSet set;
   for (size_t i = 0; i < inputs->size(); ++i) {

@@ -54,14 +54,14 @@ TEST(DataFile, PutsStepsTogetherToBatches) {
 TEST(DataFile, NamesWhatIsWrong) {
   const auto text = [](const char* file) { return ReadDataFile(Model(), {}, file, "f").status().message(); };
   EXPECT_THAT(text("{"), HasSubstr("f: "));
-  EXPECT_EQ(text("{}"), "f: a data file is an object with the list \"data\"");
+  EXPECT_EQ(text("{}"), "f: a data file must be an object with the list \"data\"");
   EXPECT_EQ(text(R"({"data": [{"Z": 1}]})"), "f: data[0]: model m has no input Z; it has X, TEXT");
   EXPECT_EQ(text(R"({"data": [{}]})"), "f: data[0]: input X is missing");
   EXPECT_EQ(text(R"({"data": [[{"X": [1, 2]}], [{"X": [1]}]]})"),
-            "f: data[1][0]: X of shape [2] has 2 elements, and not 1");
+            "f: data[1][0]: X of shape [2] needs 2 elements, got 1");
   EXPECT_EQ(text(R"({"data": [{"X": {"b64": "!"}}]})"), "f: data[0]: X: the text is not base64");
   EXPECT_EQ(text(R"({"data": [{"X": [1, 2]}], "validation_data": [{}, {}]})"),
-            "f: \"validation_data\" has not the steps that \"data\" has");
+            "f: \"validation_data\" must have the same steps as \"data\"");
 }
 
 TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
@@ -74,7 +74,7 @@ TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
   const auto assumed = MakeStep(model, options, random);
   ASSERT_TRUE(assumed.ok());
   EXPECT_THAT(assumed->inputs[1].shape, ElementsAre(1, 1));
-  EXPECT_THAT(notes, ElementsAre("TEXT has the shape [-1]: [1] is taken; --shape TEXT:... says another"));
+  EXPECT_THAT(notes, ElementsAre("TEXT has the shape [-1]: using [1]; change it with --shape TEXT:..."));
   options.shapes["TEXT"] = {4};
   options.batch = 2;
   const auto step = MakeStep(model, options, random);
@@ -83,7 +83,8 @@ TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
   options.batch = 9;
   EXPECT_THAT(MakeStep(model, options, random).status().message(), HasSubstr("at most 8, not 9"));
   model.max_batch_size = 0;
-  EXPECT_EQ(MakeStep(model, options, random).status().message(), "model m has no batches: -b must be 1");
+  EXPECT_EQ(MakeStep(model, options, random).status().message(),
+            "model m does not support batches: -b must be 1");
 }
 
 // Like the metadata of a graph.
@@ -107,8 +108,7 @@ TEST(Datatype, IsThatOfTheValuesWhereTheMetadataHasNone) {
   EXPECT_EQ(sent("[true, 2]"), "INT64[2][1,2]");
   EXPECT_EQ(sent(R"("text")"), R"(BYTES[1]["text"])");
   EXPECT_EQ(sent(R"({"b64": "AAAA"})"),
-            "the metadata does not tell the datatype of x: give JSON values for it, or say which by "
-            "--datatype x:FP32");
+            "the metadata has no datatype for x: use JSON values, or set --datatype x:FP32");
 }
 
 TEST(Datatype, CanBeSaidWhereTheMetadataHasNone) {
@@ -120,7 +120,7 @@ TEST(Datatype, CanBeSaidWhereTheMetadataHasNone) {
   ASSERT_TRUE(step.ok());
   EXPECT_EQ(step->inputs[0].datatype, "FP16");
   EXPECT_THAT(step->inputs[0].shape, ElementsAre(1));
-  EXPECT_EQ(SetDatatype("x:INT8", model).message(), "x is of FP16 by the metadata, and not of INT8");
+  EXPECT_EQ(SetDatatype("x:INT8", model).message(), "x has datatype FP16 in the metadata, not INT8");
   EXPECT_EQ(SetDatatype("z:INT8", model).message(), "model g has no input or output z; it has x, y");
   EXPECT_EQ(SetDatatype("x:FLOAT", model).message(), "'FLOAT' is not a datatype of KServe v2");
   EXPECT_FALSE(SetDatatype("FP32", model).ok());
@@ -135,7 +135,7 @@ TEST(TensorFromBytes, HasTheShapeThatItsBytesSay) {
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abc").status().message(),
             "3 bytes are not a whole number of INT16");
   EXPECT_EQ(TensorFromBytes(model, {"Z", "INT16", {4}}, {}, "abcd").status().message(),
-            "Z of shape [4] has 4 elements, and not 2");
+            "Z of shape [4] needs 4 elements, got 2");
 }
 
 TEST(ParseShape, ReadsNameAndDimensions) {

@@ -201,7 +201,7 @@ Result<size_t> ElementCount(const std::vector<int64_t>& shape) {
   size_t count = 1;
   for (const int64_t dimension : shape) {
     if (dimension < 0)
-      return InvalidArgumentError("the shape " + ShapeText(shape) + " has a dimension of any size");
+      return InvalidArgumentError("the shape " + ShapeText(shape) + " has an open dimension");
     if (dimension != 0 && count > kMaxElements / static_cast<size_t>(dimension)) {
       return InvalidArgumentError("the shape " + ShapeText(shape) + " is too large");
     }

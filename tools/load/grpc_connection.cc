@@ -186,7 +186,7 @@ struct GrpcConnection::Callbacks {
         status =
             InternalError("the server does not speak gRPC: HTTP status " + std::to_string(call->http_status));
       } else {
-        status = UnavailableError("the stream was cut: HTTP/2 error " + std::to_string(error));
+        status = UnavailableError("the stream was reset: HTTP/2 error " + std::to_string(error));
       }
     }
     Self(data).End(*call, status);

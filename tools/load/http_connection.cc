@@ -103,7 +103,7 @@ void HttpConnection::Receive(bool wait) {
     }
     if (*read == 0) return;
     wait = false;
-    if (exchange_ == nullptr) return Break(InternalError("the server sent more than it was asked for"));
+    if (exchange_ == nullptr) return Break(InternalError("the server sent unexpected data"));
     received_ += *read;
     const Result<bool> whole = TakeResponse();
     if (!whole.ok()) return Break(whole.status());

@@ -27,7 +27,7 @@ std::string_view DataOf(const OutputView& output,
   return found == placed.end() ? std::string_view() : found->second;
 }
 
-// Returns "element 3 is 7, and not 8".
+// Returns "element 3 is 7, expected 8".
 std::string FirstDifference(const Tensor& expected, std::string_view data) {
   std::vector<std::string> wanted;
   std::string text;
@@ -35,7 +35,7 @@ std::string FirstDifference(const Tensor& expected, std::string_view data) {
                 [&](size_t, const std::string& element) { wanted.push_back(element); });
   VisitElements(expected.datatype, data, wanted.size(), [&](size_t i, const std::string& element) {
     if (text.empty() && i < wanted.size() && element != wanted[i]) {
-      text = "element " + std::to_string(i) + " is " + element + ", and not " + wanted[i];
+      text = "element " + std::to_string(i) + " is " + element + ", expected " + wanted[i];
     }
   });
   return text.empty() ? "its bytes differ" : text;
@@ -99,10 +99,10 @@ Status CompareOutputs(const std::vector<Tensor>& expected, const InferResponse& 
       return InternalError("validation: the response lacks output " + wanted.name);
     const std::string name = "validation: output " + wanted.name;
     if (output->datatype != wanted.datatype) {
-      return InternalError(name + " is of " + output->datatype + ", and not of " + wanted.datatype);
+      return InternalError(name + " has datatype " + output->datatype + ", expected " + wanted.datatype);
     }
     if (output->shape != wanted.shape) {
-      return InternalError(name + " has the shape " + ShapeText(output->shape) + ", and not " +
+      return InternalError(name + " has shape " + ShapeText(output->shape) + ", expected " +
                            ShapeText(wanted.shape));
     }
     std::string joined;

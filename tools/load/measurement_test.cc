@@ -73,11 +73,11 @@ TEST(CompareOutputs, NamesTheFirstElementThatDiffers) {
   EXPECT_TRUE(CompareOutputs(expected, response, {}).ok());
   response.outputs[0].data = {wrong};
   EXPECT_EQ(CompareOutputs(expected, response, {}).message(),
-            "validation: output Y: element 1 is 3, and not 2");
+            "validation: output Y: element 1 is 3, expected 2");
   response.outputs[0].data = {};
   EXPECT_TRUE(CompareOutputs(expected, response, {{"Y", right + "more"}}).ok());
   response.outputs[0].shape = {1, 2};
-  EXPECT_THAT(CompareOutputs(expected, response, {}).message(), HasSubstr("shape [1,2], and not [2]"));
+  EXPECT_THAT(CompareOutputs(expected, response, {}).message(), HasSubstr("shape [1,2], expected [2]"));
   EXPECT_THAT(CompareOutputs({{"Z", "INT32", {}, ""}}, response, {}).message(), HasSubstr("lacks output Z"));
 }
 

@@ -322,7 +322,7 @@ Status ResponseDecoder::ParseJson(std::string_view json) {
         place.binary = true;
         place.offset = offset;
         place.size = size.at("binary_data_size").get<size_t>();
-        if (place.size > json.max_size() - offset) return InternalError("unusable binary_data_size");
+        if (place.size > json.max_size() - offset) return InternalError("invalid binary_data_size");
         offset += place.size;
       }
       response.outputs.push_back(std::move(output));

@@ -28,8 +28,7 @@ std::string_view EntryOf(std::string_view head, std::string_view key) {
 
 Result<Tensor> ReadNpy(std::string_view bytes) {
   constexpr std::string_view kMagic("\x93NUMPY", 6);
-  if (!bytes.starts_with(kMagic) || bytes.size() < 12)
-    return InvalidArgumentError("no file of numpy's (.npy)");
+  if (!bytes.starts_with(kMagic) || bytes.size() < 12) return InvalidArgumentError("not a .npy file");
   size_t head_at = 10;
   size_t head_bytes = static_cast<uint8_t>(bytes[8]) | static_cast<size_t>(static_cast<uint8_t>(bytes[9]))
                                                            << 8;
@@ -51,10 +50,9 @@ Result<Tensor> ReadNpy(std::string_view bytes) {
       {"|u1", "UINT8"}, {"<u2", "UINT16"}, {"<u4", "UINT32"}, {"<u8", "UINT64"}};
   const auto datatype = kKinds.find(kind);
   if (datatype == kKinds.end())
-    return InvalidArgumentError("the .npy file has numpy's type " + std::string(kind) +
-                                ", which cannot be sent");
+    return InvalidArgumentError("the .npy file has the unsupported type " + std::string(kind));
   if (!EntryOf(head, "fortran_order").starts_with("False")) {
-    return InvalidArgumentError("the .npy file is in Fortran's order; save numpy.ascontiguousarray(...)");
+    return InvalidArgumentError("the .npy file is in Fortran order; save numpy.ascontiguousarray(...)");
   }
   Tensor tensor;
   tensor.datatype = datatype->second;

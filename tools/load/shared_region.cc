@@ -17,7 +17,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Make(size_t bytes) {
   const std::string name = "braid_bench_" + std::to_string(getpid()) + "_" + std::to_string(made++);
   const std::string key = "/" + name;
   const UniqueFd file(shm_open(key.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid()) return ErrnoError("cannot make shared memory " + key, errno);
+  if (!file.valid()) return ErrnoError("cannot create shared memory " + key, errno);
   void* base = MAP_FAILED;
   // Allocates the pages now: a later write without free memory would kill the program (SIGBUS).
   if (bytes > 0 && posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) == 0) {
@@ -25,7 +25,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Make(size_t bytes) {
   }
   if (base == MAP_FAILED) {
     shm_unlink(key.c_str());
-    return ResourceExhaustedError("cannot have " + std::to_string(bytes) + " bytes of shared memory");
+    return ResourceExhaustedError("cannot allocate " + std::to_string(bytes) + " bytes of shared memory");
   }
   return std::unique_ptr<SharedRegion>(new SharedRegion(name, static_cast<char*>(base), bytes));
 }

@@ -32,7 +32,7 @@ struct WorkloadOptions {
   InferRequest request;  // model, version, parameters, outputs
   SequenceOptions sequences;
   bool shared_memory = false;
-  size_t output_bytes = 102400;  // room for an output whose size the metadata leaves open
+  size_t output_bytes = 102400;  // bytes for an output of unknown size
 };
 
 // Thread-safe, except that MakeRegions() must return before NewSource() is called.

@@ -379,6 +379,6 @@ def test_a_model_whose_reader_gets_no_thread_ends_its_worker_in_words(worker, tm
     made.begin_load(tmp_path, config)
     assert made.wait() == 1
     assert re.search(
-        r"braid worker \d+ ends: thread 'brd-read' could not be started: Resource temporarily unavailable\n",
+        r"braid worker \d+ ends: cannot start thread 'brd-read': Resource temporarily unavailable\n",
         made.text("stderr"),
     ), made.text("stderr")

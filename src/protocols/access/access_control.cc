@@ -63,27 +63,26 @@ void AccessControl::WarnOfReaders() const {
     BRAID_LOG_WARNING(log_, "every user of this machine can read the token file '{}'", files_.tokens);
   } else if ((status.st_mode & S_IRGRP) != 0 && status.st_uid == ::geteuid()) {
     // The server may need the group to read a file of another user.
-    BRAID_LOG_WARNING(log_, "the group of the token file '{}' can read it; its mode is best 0600",
-                      files_.tokens);
+    BRAID_LOG_WARNING(log_, "the group can read the token file '{}'; use mode 0600", files_.tokens);
   }
 }
 
 void AccessControl::Reload() {
   auto table = Read(files_);
   if (!table.ok()) {
-    BRAID_LOG_ERROR(log_, "rights stay as they were: {}", table.status().message());
+    BRAID_LOG_ERROR(log_, "keeping the previous tokens and rights: {}", table.status().message());
     return;
   }
   table_.Set(*std::move(table));
   WarnOfReaders();
-  BRAID_LOG_INFO(log_, "tokens and rights were read again");
+  BRAID_LOG_INFO(log_, "tokens and rights reloaded");
 }
 
 Status AccessControl::Refuse(Refusal why, Status status) {
   Counted& counted = counts_[static_cast<size_t>(why)];
   counted.count.fetch_add(1, std::memory_order_relaxed);
   if (counted.episode.Goes()) {
-    BRAID_LOG_WARNING(log_, "clients are refused what they have no right to: {}",
+    BRAID_LOG_WARNING(log_, "refusing requests without the required rights: {}",
                       EscapeForLog(status.message()));
   }
   return status;
@@ -103,8 +102,8 @@ Result<std::string_view> AccessControl::Identify(const AccessTable& table, const
   if (const auto identity = IdentityOf(table, credentials)) return *identity;
   return Refuse(Refusal::kUnauthenticated,
                 UnauthenticatedError(BearerToken(credentials.authorization)
-                                         ? "the bearer token in the header 'authorization' is not known"
-                                         : "expected 'Bearer' and a token in the header 'authorization'"));
+                                         ? "unknown bearer token in the header 'authorization'"
+                                         : "expected 'Bearer TOKEN' in the header 'authorization'"));
 }
 
 Status AccessControl::Check(const AccessTable& table, std::string_view identity,
@@ -113,9 +112,8 @@ Status AccessControl::Check(const AccessTable& table, std::string_view identity,
   if (identity == kAnonymous) {
     const std::string_view what =
         table.tokens ? "a bearer token in the header 'authorization'" : "a client certificate";
-    return Refuse(
-        Refusal::kUnauthenticated,
-        UnauthenticatedError(Told(subject) + " is not for everybody: expecting " + std::string(what)));
+    return Refuse(Refusal::kUnauthenticated,
+                  UnauthenticatedError(Told(subject) + " requires " + std::string(what)));
   }
   return Refuse(Refusal::kPermissionDenied,
                 PermissionDeniedError(std::string("'").append(identity) + "' may not use " + Told(subject)));

@@ -53,14 +53,14 @@ TEST_F(AccessControlTest, TokensSayWhoItIs) {
     EXPECT_TRUE(reader.Check({shown, ""}, {Api::kModelRepository, ""}).ok()) << shown;
   EXPECT_TRUE(reader.Check({"", ""}, {Api::kHealth, kNone}).ok());
   EXPECT_EQ(reader.Check({"", ""}, {Api::kMetadata, kNone}),
-            UnauthenticatedError("the API 'metadata' is not for everybody: expecting a bearer token in the "
+            UnauthenticatedError("the API 'metadata' requires a bearer token in the "
                                  "header 'authorization'"));
-  const Status unknown = UnauthenticatedError("the bearer token in the header 'authorization' is not known");
+  const Status unknown = UnauthenticatedError("unknown bearer token in the header 'authorization'");
   // Refused even for APIs that need no token, because the sender expects to be identified.
   EXPECT_EQ(reader.Check({"Bearer c-token", ""}, {Api::kHealth, kNone}), unknown);
   EXPECT_EQ(reader.Check({"Bearer ", ""}, {Api::kMetadata, kNone}), unknown);
   EXPECT_EQ(reader.Check({"Basic YTpi", ""}, {Api::kMetadata, kNone}),
-            UnauthenticatedError("expected 'Bearer' and a token in the header 'authorization'"));
+            UnauthenticatedError("expected 'Bearer TOKEN' in the header 'authorization'"));
   EXPECT_EQ(control->refused(AccessControl::Refusal::kUnauthenticated), 4u);
   EXPECT_EQ(control->refused(AccessControl::Refusal::kPermissionDenied), 0u);
 }
@@ -97,7 +97,7 @@ TEST_F(AccessControlTest, WithoutATokenFileTokensAreOfNoInterest) {
   AccessReader reader(control.get());
   EXPECT_TRUE(reader.Check({"Bearer for-somebody-else", ""}, {Api::kHealth, kNone}).ok());
   EXPECT_EQ(reader.Check({"Bearer for-somebody-else", ""}, {Api::kTrace, kNone}),
-            UnauthenticatedError("the API 'trace' is not for everybody: expecting a client certificate"));
+            UnauthenticatedError("the API 'trace' requires a client certificate"));
 }
 
 TEST_F(AccessControlTest, FilesAreReadAgainAndFaultsChangeNothing) {

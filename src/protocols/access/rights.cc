@@ -43,7 +43,7 @@ ApiSet ReadApis(JsonObject& rule, JsonFaults& faults) {
       for (int api_number = 0; api_number < kApiCount; ++api_number)
         known += std::string(ApiName(static_cast<Api>(api_number))) + ", ";
       faults.Add(JsonPath(rule.PathOf("apis"), i),
-                 "there is no API '" + names[i] + "'; expected one of " + known + "or *");
+                 "unknown API '" + names[i] + "'; expected one of " + known + "or *");
     }
   }
   return apis;

@@ -54,7 +54,7 @@ TEST(Rights, FaultsNameTheirPlace) {
   EXPECT_NE(fault("{}").find("/rules: "), std::string::npos) << fault("{}");
   EXPECT_NE(fault(R"({"rules": [], "rule": []})").find("/rule: "), std::string::npos);
   EXPECT_EQ(fault(R"({"rules": [{"identities": ["a"], "apis": ["infer"]}]})"),
-            "/rules/0/apis/0: there is no API 'infer'; expected one of health, metadata, inference, "
+            "/rules/0/apis/0: unknown API 'infer'; expected one of health, metadata, inference, "
             "shared-memory, model-config, model-repository, statistics, trace, logging, reflection, metrics, "
             "or *");
   for (const char* rule :

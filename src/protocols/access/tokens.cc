@@ -39,10 +39,11 @@ Tokens::Digest Tokens::DigestOf(std::string_view token) {
 
 Status Tokens::Add(std::string_view identity, std::string_view token) {
   if (identity == kAnonymous) {
-    return InvalidArgumentError(std::string("'").append(kAnonymous) + "' is who shows no token");
+    return InvalidArgumentError(std::string("'").append(kAnonymous) +
+                                "' is reserved for requests without a token");
   }
   if (!IsMadeOf(identity, "._-:/@+=")) {
-    return InvalidArgumentError("an identity is made of letters, digits and . _ - : / @ + =");
+    return InvalidArgumentError("an identity can contain only letters, digits and . _ - : / @ + =");
   }
   Digest digest;
   if (token.starts_with(kHashed)) {
@@ -53,16 +54,16 @@ Status Tokens::Add(std::string_view identity, std::string_view token) {
       const auto [rest, error] = std::from_chars(end - 2, end, digest[i], 16);
       good = error == std::errc() && rest == end;
     }
-    if (!good) return InvalidArgumentError("expected 64 hexadecimal digits behind 'sha256:'");
+    if (!good) return InvalidArgumentError("expected 64 hexadecimal digits after 'sha256:'");
   } else {
     if (!IsMadeOf(token, "-._~+/=")) {
-      return InvalidArgumentError("a bearer token is made of letters, digits and - . _ ~ + / =");
+      return InvalidArgumentError("a bearer token can contain only letters, digits and - . _ ~ + / =");
     }
     digest = DigestOf(token);
   }
   const auto [known, added] = identities_.emplace(digest, identity);
   if (!added && known->second != identity) {
-    return InvalidArgumentError("the same token stands for '" + known->second + "' above");
+    return InvalidArgumentError("duplicate token, already used for '" + known->second + "'");
   }
   return OkStatus();
 }

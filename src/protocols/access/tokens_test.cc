@@ -41,13 +41,15 @@ TEST(Tokens, FaultsNameTheLineAndNotTheToken) {
   const auto fault = [](std::string_view text) { return Tokens::Parse(text).status().message(); };
   EXPECT_EQ(fault("a b\nalice\n"), "line 2: expected an identity and a token");
   EXPECT_EQ(fault("alice secret more"), "line 1: expected an identity and a token");
-  EXPECT_EQ(fault("anonymous secret"), "line 1: 'anonymous' is who shows no token");
-  EXPECT_EQ(fault("al*ce secret"), "line 1: an identity is made of letters, digits and . _ - : / @ + =");
-  EXPECT_EQ(fault("alice s\"cret"), "line 1: a bearer token is made of letters, digits and - . _ ~ + / =");
-  EXPECT_EQ(fault("alice sha256:9f86"), "line 1: expected 64 hexadecimal digits behind 'sha256:'");
+  EXPECT_EQ(fault("anonymous secret"), "line 1: 'anonymous' is reserved for requests without a token");
+  EXPECT_EQ(fault("al*ce secret"),
+            "line 1: an identity can contain only letters, digits and . _ - : / @ + =");
+  EXPECT_EQ(fault("alice s\"cret"),
+            "line 1: a bearer token can contain only letters, digits and - . _ ~ + / =");
+  EXPECT_EQ(fault("alice sha256:9f86"), "line 1: expected 64 hexadecimal digits after 'sha256:'");
   EXPECT_EQ(fault("alice sha256:" + std::string(63, 'a') + "g"),
-            "line 1: expected 64 hexadecimal digits behind 'sha256:'");
-  EXPECT_EQ(fault("alice same\nalice same\n\nbob same"), "line 4: the same token stands for 'alice' above");
+            "line 1: expected 64 hexadecimal digits after 'sha256:'");
+  EXPECT_EQ(fault("alice same\nalice same\n\nbob same"), "line 4: duplicate token, already used for 'alice'");
 }
 
 }  // namespace

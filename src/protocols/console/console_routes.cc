@@ -35,9 +35,7 @@ HttpResponse Fresh(std::string body) {
   return response;
 }
 
-Status BadEscape() {
-  return InvalidArgumentError("invalid percent-encoding of the model's name, which must be UTF-8");
-}
+Status BadEscape() { return InvalidArgumentError("the model name must be percent-encoded UTF-8"); }
 
 Status NoNumber() {
   return InvalidArgumentError("expected a whole number for the version and for each number of the query");
@@ -127,8 +125,7 @@ std::optional<HttpService::Answer> ConsoleRoutes::Answer(HttpProtocolHost& host,
 }
 
 HttpService::Answer ConsoleRoutes::Fleet(ConsoleRequest& request) {
-  if (!context_.fleet)
-    return ErrorResponse(404, "this server knows of no others: it has no --fleet-endpoints");
+  if (!context_.fleet) return ErrorResponse(404, "no other servers are configured (--fleet-endpoints)");
   return request.Later([this, &host = request.host](const std::shared_ptr<HttpExchange>& exchange) {
     {
       RetryingLock lock(fleet_mutex_);
@@ -216,7 +213,7 @@ HttpResponse ConsoleRoutes::Sequences(ConsoleRequest& request) {
 }
 
 HttpResponse ConsoleRoutes::Log(ConsoleRequest& request) {
-  if (context_.log == nullptr) return ErrorResponse(404, "the lines of the log are not kept");
+  if (context_.log == nullptr) return ErrorResponse(404, "log lines are not kept");
   const auto limit = static_cast<size_t>(std::min(request.limit.value_or(kLogLines), kMostLogLines));
   // Lines without a model are for senders who may see all models.
   std::map<std::string, bool, std::less<>> shown;
@@ -239,7 +236,7 @@ HttpResponse ConsoleRoutes::Traces(ConsoleRequest& request) {
 HttpResponse ConsoleRoutes::Watch(ConsoleRequest& request) {
   if (context_.traces == nullptr) return ErrorResponse(UnsupportedError(std::string(kNoTraces)));
   if (!context_.server.catalog.Knows(*request.model, -1)) {
-    return ErrorResponse(404, "there is no model '" + *request.model + "'");
+    return ErrorResponse(404, "model '" + *request.model + "' not found");
   }
   const auto seconds =
       static_cast<int64_t>(std::min<uint64_t>(request.seconds.value_or(kWatchSeconds), INT32_MAX));

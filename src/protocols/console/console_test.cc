@@ -308,14 +308,12 @@ TEST_F(ConsoleTest, TellsOfOneVersion) {
   EXPECT_EQ(Json("/console/api/models/echo/versions/1")["used_by"], json::parse(R"(["pipe"])"));
   EXPECT_EQ(Json("/console/api/models/broken/versions/3")["reason"], "no such file");
   EXPECT_EQ(Json("/console/api/models/echo/versions/2", "", 404)["error"],
-            "there is no version 2 of a model 'echo'");
+            "version 2 of model 'echo' not found");
   EXPECT_EQ(Json("/console/api/other", "", 404)["error"], "Not Found");
   EXPECT_EQ(client_->Request("POST", "/console/api/models").value().status, 405u);
   EXPECT_EQ(client_->Request("POST", "/console/api/other").value().status, 404u);
   for (const char* path : {"/console/api/models/%ff/versions/1", "/console/api/log?model=%"}) {
-    EXPECT_EQ(Json(path, "", 400)["error"],
-              "invalid percent-encoding of the model's name, which must be UTF-8")
-        << path;
+    EXPECT_EQ(Json(path, "", 400)["error"], "the model name must be percent-encoded UTF-8") << path;
   }
   for (const char* path : {"/console/api/models/m/versions/99999999999999999999", "/console/api/log?after=-1",
                            "/console/api/log?limit=", "/console/api/history?version=1x"}) {
@@ -331,7 +329,7 @@ TEST_F(ConsoleTest, TellsOfOneVersion) {
 TEST_F(ConsoleTest, ShowsWhatTheSenderMaySee) {
   StartWithRights();
   EXPECT_EQ(Json("/console/api/overview", "", 401)["error"],
-            "the API 'statistics' of all models is not for everybody: expecting a bearer token in the header "
+            "the API 'statistics' of all models requires a bearer token in the header "
             "'authorization'");
   constexpr std::string_view kAll = "Authorization: Bearer a-token\r\n";
   constexpr std::string_view kSome = "Authorization: Bearer s-token\r\n";
@@ -434,7 +432,7 @@ TEST_F(ConsoleTest, WithoutAFleetSaysSo) {
   Start();
   EXPECT_EQ(Json("/console/api/overview")["fleet"], false);
   EXPECT_THAT(Json("/console/api/fleet", "", 404)["error"].get<std::string>(),
-              HasSubstr("it has no --fleet-endpoints"));
+              HasSubstr("no other servers are configured"));
 }
 
 TEST_F(ConsoleTest, LooksAtTheFleetWithWhatTheSenderHasShown) {

@@ -185,7 +185,7 @@ Result<std::string> ModelJson(const ConsoleContext& context, const ProcessMemory
   const auto entry = std::ranges::find_if(
       index, [&](const IndexEntry& one) { return one.name == name && one.version == version; });
   if (entry == index.end()) {
-    return NotFoundError("there is no version " + std::to_string(version) + " of a model '" + name + "'");
+    return NotFoundError("version " + std::to_string(version) + " of model '" + name + "' not found");
   }
   const Serving serving(catalog);
   Servable* servable = serving.Find(*entry);

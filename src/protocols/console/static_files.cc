@@ -49,7 +49,7 @@ bool HasHash(std::string_view path) {
 }
 
 HttpResponse StaticFile(std::span<const ConsoleAsset> assets, std::string_view path, const HttpHead& head) {
-  if (assets.empty()) return ErrorResponse(404, "this server was built without the console's page");
+  if (assets.empty()) return ErrorResponse(404, "this server was built without the console");
   if (path.empty()) path = "index.html";
   const auto asset = std::ranges::find(assets, path, &ConsoleAsset::path);
   if (asset == assets.end()) return ErrorResponse(404, "Not Found");
@@ -76,7 +76,7 @@ HttpResponse StaticFile(std::span<const ConsoleAsset> assets, std::string_view p
   Decompressor decompressor;
   const Status inflated = decompressor.Append(asset->gzip, response.body, kMostBytes);
   if (inflated.ok() && decompressor.finished()) return response;
-  return ErrorResponse(500, "the file of the console is damaged");
+  return ErrorResponse(500, "the console file is corrupt");
 }
 
 }  // namespace braid

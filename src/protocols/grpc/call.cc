@@ -70,8 +70,8 @@ bool GrpcCall::CheckMessage() {
   connection_->mutex().AssertHeld();
   if (in_.prefix_have == 0) return false;
   if (in_.seen && in_.recent < kLeastProgress) {
-    refusals().Count(Limit::kBodyTime, "a message comes too slowly");
-    CutLocked(kGrpcDeadlineExceeded, "the message of the call comes too slowly (--request-body-timeout-ms)");
+    refusals().Count(Limit::kBodyTime, "a message arrives too slowly");
+    CutLocked(kGrpcDeadlineExceeded, "the request message arrives too slowly (--request-body-timeout-ms)");
     return false;
   }
   in_.seen = true;
@@ -158,7 +158,7 @@ void GrpcCall::DeliverLocked() {
 void GrpcCall::OnEnd() {
   connection_->mutex().AssertHeld();
   half_closed_ = true;
-  if (in_.prefix_have > 0) CutLocked(kGrpcInternal, "the message of the call is not complete");
+  if (in_.prefix_have > 0) CutLocked(kGrpcInternal, "incomplete request message");
   DeliverLocked();
 }
 
@@ -304,11 +304,11 @@ Result<GrpcMessage> GrpcCall::Unpack(const GrpcMessage& message) {
   const std::string_view encoding = head_.Find("grpc-encoding");
   const auto coding = ParseContentCoding(encoding);
   if (!coding) {
-    return UnsupportedError("the encoding '" + Shortened(encoding) +
-                            "' of messages is not supported; these are: identity, deflate, gzip");
+    return UnsupportedError("message encoding '" + Shortened(encoding) +
+                            "' is not supported; expected identity, deflate or gzip");
   }
   if (*coding == ContentCoding::kIdentity) {
-    return InternalError("a message is compressed, and the call has no grpc-encoding that says how");
+    return InternalError("a compressed message needs the header 'grpc-encoding'");
   }
   Result<GrpcMessage> inflated = Decompress(message, thread().state().max_input_bytes);
   if (inflated.status().code() == StatusCode::kResourceExhausted) {

@@ -209,16 +209,16 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
                                            fault.message());
     return refuse("200", fault);
   }
-  if (head.Find(":method") != "POST") return refuse("405", InternalError("a call is a POST"));
+  if (head.Find(":method") != "POST") return refuse("405", InternalError("expected method POST"));
   if (!IsGrpc(head.Find("content-type"))) {
-    return refuse("415", InternalError("the content-type of a call is application/grpc"));
+    return refuse("415", InternalError("expected content-type application/grpc"));
   }
   GrpcServerState& state = thread_.state();
   const GrpcRoute* route = thread_.FindRoute(head.Find(":path"));
   if (route == nullptr) return refuse("200", UnsupportedError(""));
   size_t shown = 0;
   if (head.Any("authorization", [&](std::string_view) { return ++shown > 1; })) {
-    return refuse("200", InvalidArgumentError("the metadata 'authorization' is expected once, got it again"));
+    return refuse("200", InvalidArgumentError("duplicate metadata 'authorization'"));
   }
   auto authorization = state.access.Authorize(thread_.access(), GrpcSender(head, certificate_identity()),
                                               {route->api, std::nullopt});
@@ -229,8 +229,9 @@ std::shared_ptr<Http2Stream> GrpcConnection::OnRequest(int32_t id, Http2Head hea
   const std::string_view timeout = head.Find("grpc-timeout");
   const std::optional<int64_t> left_ns = ParseTimeout(timeout);
   if (!timeout.empty() && !left_ns) {
-    return refuse("200", InvalidArgumentError("grpc-timeout '" + Shortened(timeout) +
-                                              "' is not up to eight digits and a unit (H, M, S, m, u or n)"));
+    return refuse("200",
+                  InvalidArgumentError("invalid grpc-timeout '" + Shortened(timeout) +
+                                       "'; expected up to eight digits and a unit (H, M, S, m, u or n)"));
   }
   std::shared_ptr<GrpcCall> call;
   const Status made = Guarded([&] {

@@ -75,8 +75,7 @@ Result<GrpcMessage> Decompress(const GrpcMessage& message, size_t limit) {
                                     "). Use --grpc-max-input-size to increase the limit.");
     }
   }
-  if (!decompressor.finished())
-    return InvalidArgumentError("the compressed message of the call is not complete");
+  if (!decompressor.finished()) return InvalidArgumentError("incomplete compressed request message");
   auto owner = std::make_unique<TextOwner>(std::move(bytes));
   GrpcMessage whole;
   auto* const data = reinterpret_cast<std::byte*>(owner->text.data());

@@ -31,7 +31,7 @@ void SetError(int code, const std::string& text, ServerReflectionResponse& respo
 // Adds the file and all files that it imports, each once.
 void SetFile(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& response) {
   if (file == nullptr) {
-    SetError(kNotFound, "there is no " + what, response);
+    SetError(kNotFound, what + " not found", response);
     return;
   }
   std::vector<const FileDescriptor*> open = {file};
@@ -51,7 +51,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, ServerReflecti
 void SetExtensions(const DescriptorPool& pool, const std::string& type, ServerReflectionResponse& response) {
   const Descriptor* message = pool.FindMessageTypeByName(type);
   if (message == nullptr) {
-    SetError(kNotFound, "there is no message '" + Shortened(type) + "'", response);
+    SetError(kNotFound, "message '" + Shortened(type) + "' not found", response);
     return;
   }
   std::vector<const FieldDescriptor*> extensions;

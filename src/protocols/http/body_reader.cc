@@ -198,7 +198,7 @@ std::optional<HttpResponse> BodyReader::Inflate(Decision& decision) {
     if (inflated.size() <= InputBuffer::kBytes) continue;
     if (Status room = options_.limits->budget.Continue(); !room.ok()) return ErrorResponse(room);
   }
-  if (!decompressor.finished()) return ErrorResponse(400, "the compressed request body ends early");
+  if (!decompressor.finished()) return ErrorResponse(400, "the compressed request body is truncated");
   whole_ = std::move(inflated);
   return std::nullopt;
 }

@@ -41,7 +41,8 @@ bool Connection::Expired(int64_t now_ns, bool draining) const {
   if (phase_.load(std::memory_order_acquire) != Phase::kOwned) return false;
   if (idle() && draining) return true;
   const bool expired = clock_.Expired(now_ns, io_->options(), idle(), socket_.handshake_done());
-  if (expired && clock_.reads_body()) limits().refusals.Count(Limit::kBodyTime, "a body comes too slowly");
+  if (expired && clock_.reads_body())
+    limits().refusals.Count(Limit::kBodyTime, "a request body arrives too slowly");
   return expired;
 }
 

@@ -98,7 +98,7 @@ TEST_P(HttpFaults, CostOneRequestItsAnswer) {
   answer = other.Read();
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 500);
-  EXPECT_EQ(answer->body, "{\"error\":\"a fault in the server: it broke\"}");
+  EXPECT_EQ(answer->body, "{\"error\":\"internal server error: it broke\"}");
   ExpectServing();
 }
 

@@ -57,8 +57,8 @@ std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
     for (auto host = begin; host != end; ++host) {
       const std::string_view name = HostOf(ToStd(host->value()));
       if (IsAddress(name) || IsLocalName(name) || Contains(options_.allowed_hosts, name)) continue;
-      return ErrorResponse(403, "This server listens for this machine alone and is not known as '" +
-                                    Shortened(name) + "'; --allow-host names it");
+      return ErrorResponse(403, "Host '" + Shortened(name) +
+                                    "' is not allowed on a loopback-only server; allow it with --allow-host");
     }
   }
   if (!Changes(head.method())) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
     const bool is_own = !own.empty() && SameText(AuthorityOf(text), own);
     if (is_own || Contains(options_.allowed_origins, text)) continue;
     return ErrorResponse(
-        403, "Requests from pages of '" + Shortened(text) + "' are refused; --allow-origin allows them");
+        403, "Requests from origin '" + Shortened(text) + "' are refused; allow it with --allow-origin");
   }
   return std::nullopt;
 }

@@ -38,7 +38,7 @@ TEST_F(HttpGateTest, PagesOfOthersChangeNothing) {
   }
   EXPECT_EQ(
       text_,
-      R"({"error":"Requests from pages of 'http://evil.example' are refused; --allow-origin allows them"})");
+      R"({"error":"Requests from origin 'http://evil.example' are refused; allow it with --allow-origin"})");
   // The browser does not let the page read the response.
   EXPECT_EQ(Ask(verb::get, "127.0.0.1:8000", {"http://evil.example"}), 0u);
   EXPECT_EQ(Ask(verb::head, "127.0.0.1:8000", {"http://evil.example"}), 0u);
@@ -68,7 +68,7 @@ TEST_F(HttpGateTest, OnLoopbackTheNameIsAskedFor) {
   EXPECT_EQ(Ask(verb::get, "evil.example:8000"), 403u);
   EXPECT_EQ(
       text_,
-      R"({"error":"This server listens for this machine alone and is not known as 'evil.example'; --allow-host names it"})");
+      R"({"error":"Host 'evil.example' is not allowed on a loopback-only server; allow it with --allow-host"})");
   options_.allowed_hosts = {"braid.internal"};
   EXPECT_EQ(Ask(verb::get, "Braid.internal:8000"), 0u);
   EXPECT_EQ(Ask(verb::get, "other.internal"), 403u);

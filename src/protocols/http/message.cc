@@ -74,18 +74,17 @@ int HexValue(char c) {
 std::string HeadFault(const HttpHead& head) {
   using boost::beast::http::field;
   const auto often = [&](std::string_view name, size_t count) {
-    return "the header '" + std::string(name) + "' is expected once, got " + std::to_string(count);
+    return "expected one header '" + std::string(name) + "', got " + std::to_string(count);
   };
   const size_t hosts = head.count(field::host);
   if (hosts > 1 || (hosts == 0 && head.version() >= 11)) return often("Host", hosts);
   const std::string_view host = ToStd(head[field::host]);
-  if (!IsHost(host))
-    return "the header 'Host' is expected as NAME or NAME:PORT, got '" + Shortened(host) + "'";
+  if (!IsHost(host)) return "expected NAME or NAME:PORT in the header 'Host', got '" + Shortened(host) + "'";
   if (const size_t senders = head.count(field::authorization); senders > 1) {
     return often("Authorization", senders);
   }
   if (head.version() < 11 && head.count(field::transfer_encoding) > 0) {
-    return "the header 'Transfer-Encoding' is not expected in HTTP/1.0";
+    return "the header 'Transfer-Encoding' is not allowed in HTTP/1.0";
   }
   return "";
 }

@@ -108,7 +108,7 @@ struct Http2Session::Callbacks {
       const Limits& limits = Self(self).limits_;
       request->head_bytes += name_size + value_size + kFieldOverhead;
       if (request->head_bytes > kFarBeyond * limits.head_bytes) {
-        Self(self).GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "the metadata of a call is far beyond the limit");
+        Self(self).GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "the metadata of a call far exceeds the limit");
         return static_cast<int>(NGHTTP2_ERR_CALLBACK_FAILURE);
       }
       if (!request->fault.ok()) return 0;
@@ -344,7 +344,7 @@ Status Http2Session::Stage(OutgoingBytes& to, size_t most) {
   }
   outgoing_ = nullptr;
   if (size >= 0) return OkStatus();
-  return InternalError(std::string("nothing can be sent: ") + nghttp2_strerror(static_cast<int>(size)));
+  return InternalError(std::string("cannot send: ") + nghttp2_strerror(static_cast<int>(size)));
 }
 
 bool Http2Session::over() const {

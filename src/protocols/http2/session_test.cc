@@ -345,7 +345,7 @@ TEST_F(Http2SessionTest, EndsTheConnectionForAHeadFarBeyondItsLimit) {
   EXPECT_TRUE(streams.empty());
   Talk();
   EXPECT_EQ(client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
-  EXPECT_EQ(fault, "ENHANCE_YOUR_CALM: the metadata of a call is far beyond the limit");
+  EXPECT_EQ(fault, "ENHANCE_YOUR_CALM: the metadata of a call far exceeds the limit");
 }
 
 TEST_F(Http2SessionTest, RefusesWhatIsNoHttp2) {

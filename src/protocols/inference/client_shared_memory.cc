@@ -113,7 +113,7 @@ Result<std::shared_ptr<const ClientRegion>> SystemRegion::Open(RegionInfo info,
 
 Status SystemRegion::Shortened() const {
   return InvalidArgumentError("shared memory region " + Quoted(info().name) +
-                              " is shorter now than it was when it was registered");
+                              " has shrunk since it was registered");
 }
 
 Status SystemRegion::CheckLength() const {
@@ -149,9 +149,9 @@ Status PutOutput(const RegionPart& part, Tensor& output) {
 }
 
 Status ClientSharedMemory::CheckAllowed() const {
-  return forbidden_.empty() ? OkStatus()
-                            : UnsupportedError("shared memory of clients is not allowed on this server (" +
-                                               forbidden_ + ")");
+  return forbidden_.empty()
+             ? OkStatus()
+             : UnsupportedError("client shared memory is not allowed on this server (" + forbidden_ + ")");
 }
 
 template <class Open>
@@ -194,7 +194,7 @@ Status ClientSharedMemory::RegisterCuda(RegionInfo info, std::string_view raw_ha
   BRAID_RETURN_IF_ERROR(CheckGpus(info.name));
   if (!gpus_->Has(*info.gpu)) {
     return InvalidArgumentError("failed to register CUDA shared memory region: " + Quoted(info.name) +
-                                ": there is no GPU " + std::to_string(*info.gpu));
+                                ": GPU " + std::to_string(*info.gpu) + " not found");
   }
   Status added = Add(info.name, [&] { return CudaRegion::Open(info, raw_handle, *gpus_, copies_); });
   // Waits until the opened memory is closed, because the client may free it after the error.

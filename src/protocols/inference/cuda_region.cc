@@ -39,8 +39,8 @@ Result<std::shared_ptr<const ClientRegion>> CudaRegion::Open(RegionInfo info, st
   const std::string who = "failed to register CUDA shared memory region: '" + Shortened(info.name) + "'";
   CudaIpcHandle handle{};
   if (raw_handle.size() != handle.bytes.size()) {
-    return InvalidArgumentError(who + ": 'raw_handle' has " + std::to_string(raw_handle.size()) +
-                                " bytes, a handle of CUDA has 64");
+    return InvalidArgumentError(who + ": 'raw_handle' must have 64 bytes, got " +
+                                std::to_string(raw_handle.size()));
   }
   if (info.name.empty() || info.byte_size == 0) return InvalidArgumentError(who + ": invalid args");
   std::memcpy(handle.bytes.data(), raw_handle.data(), raw_handle.size());

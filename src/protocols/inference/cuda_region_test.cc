@@ -170,14 +170,14 @@ TEST_F(DevicePreparationTest, GraphsHaveNoTensorsThere) {
   Waiting sink;
   auto region = std::make_shared<FakeRegion>("0123456789", copies_);
   auto request = Request(graph, sink, RegionPart{region, 0, 3});
-  EXPECT_EQ(filled_.message(), "inputs of graph 'echo' cannot lie in CUDA shared memory");
+  EXPECT_EQ(filled_.message(), "inputs of graph 'echo' cannot use CUDA shared memory");
   request->sink = nullptr;
   OutputPlan plan;
   plan.asked_outputs.push_back({.name = "OUT"});
   plan.asked_outputs[0].part = {region, 0, 4};
   InferenceRequest asked;
   EXPECT_EQ(plan.Prepare(graph.info(), asked).message(),
-            "outputs of graph 'echo' cannot lie in CUDA shared memory");
+            "outputs of graph 'echo' cannot use CUDA shared memory");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace braid {
 Status SetGraphType(std::string_view name, std::string_view input, Tensor& tensor) {
   if (name.empty()) {
     return FaultError(Fault::kInvalidPrecision,
-                      std::string("There is no datatype; input name: ").append(Shortened(input)));
+                      std::string("Missing datatype; input name: ").append(Shortened(input)));
   }
   if (tensor.type == DataType::kInvalid) {
     tensor.type = DataType::kCustom;

@@ -11,8 +11,8 @@ Status InputMemory::Prepare(const ServableInfo& info) {
   for (Input& input : inputs_) {
     if (too_many && input.region.region) {
       if (info.kind == ServableKind::kGraph) {
-        return InvalidArgumentError("a request with more inputs than the graph '" + info.name +
-                                    "' has input streams cannot have them in shared memory");
+        return InvalidArgumentError("a request with more inputs than graph '" + info.name +
+                                    "' has input streams cannot use shared memory");
       }
       input.bytes = 0;
     }
@@ -35,7 +35,7 @@ Result<Buffer> InputMemory::Take(BufferAllocator& allocator, size_t size) {
 Status InputMemory::FillLater(const ServableInfo& info, size_t input, InferenceRequest& request) {
   const RegionPart& part = inputs_[input].region;
   if (info.kind == ServableKind::kGraph)
-    return UnsupportedError("inputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
+    return UnsupportedError("inputs of graph '" + info.name + "' cannot use CUDA shared memory");
   DevicePreparation::Of(request, *part.region->copies()).AddInput(input, part);
   return OkStatus();
 }

@@ -32,7 +32,7 @@ Status OutputPlan::Prepare(const ServableInfo& info, InferenceRequest& request) 
     ElasticThreads* const copies = asked.part.region ? asked.part.region->copies() : nullptr;
     if (copies == nullptr) continue;
     if (info.kind == ServableKind::kGraph)
-      return UnsupportedError("outputs of graph '" + info.name + "' cannot lie in CUDA shared memory");
+      return UnsupportedError("outputs of graph '" + info.name + "' cannot use CUDA shared memory");
     DevicePreparation::Of(request, *copies).AddOutputs();
     break;
   }

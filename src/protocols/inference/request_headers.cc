@@ -22,8 +22,7 @@ Result<std::string_view> OneSequenceHeader(Iterator begin, Iterator end, Text te
     return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) + " must be UTF-8");
   }
   if (std::all_of(begin, end, [&](const auto& header) { return text(header) == value; })) return value;
-  return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) +
-                              " is there more than once, with different values");
+  return InvalidArgumentError("the header " + std::string(kSequenceIdHeader) + " has different values");
 }
 
 // Whether a field belongs to HTTP/2 or gRPC itself, and not to the client's metadata.

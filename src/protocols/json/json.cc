@@ -175,8 +175,7 @@ Result<simdjson::dom::object> JsonObject(std::string_view name, element element,
   }
   std::sort(keys.begin(), keys.end());
   if (auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-    return InvalidArgumentError("'" + Shortened(name) + "' has the key '" + Shortened(*twice) +
-                                "' more than once");
+    return InvalidArgumentError("duplicate key '" + Shortened(*twice) + "' in '" + Shortened(name) + "'");
   }
   return value;
 }

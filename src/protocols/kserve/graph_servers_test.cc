@@ -183,11 +183,12 @@ TEST_F(GraphServers, GrpcSaysWhatIsWrongWithContents) {
       Fault(request),
       "3: Invalid input precision - Provided datatype is invalid, custom datatypes are allowed only when "
       "raw_input_contents is used.");
-  EXPECT_EQ(Fault(Raw("", {1}, "x")), "3: Invalid input precision - There is no datatype; input name: in");
+  EXPECT_EQ(Fault(Raw("", {1}, "x")), "3: Invalid input precision - Missing datatype; input name: in");
   request = Typed("FP16", {1});
   request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
-  EXPECT_EQ(Fault(request),
-            "12: Functionality not implemented - FP16 is taken from raw_input_contents only; input name: in");
+  EXPECT_EQ(
+      Fault(request),
+      "12: Functionality not implemented - FP16 is supported only in raw_input_contents; input name: in");
   request = Typed("FP32", {2});
   request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
   EXPECT_EQ(Fault(request),
@@ -196,7 +197,7 @@ TEST_F(GraphServers, GrpcSaysWhatIsWrongWithContents) {
   request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
   request.mutable_inputs(0)->mutable_contents()->add_int_contents(1);
   EXPECT_EQ(Fault(request),
-            "3: Invalid content size of tensor proto - contents have values of another datatype than FP32; "
+            "3: Invalid content size of tensor proto - contents do not match datatype FP32; "
             "input name: in");
   request.add_raw_input_contents("12345678");
   const std::string both =
@@ -271,10 +272,9 @@ TEST_F(GraphServers, RestReadsInputs) {
   EXPECT_EQ(Post(Json("FP16", "[2]", ""), "1234").status, 200);
   EXPECT_EQ(Post(Json("my_type", "[1]", ""), "12345").status, 200);
   EXPECT_EQ(inputs_[0].data.text(), "12345");
-  EXPECT_EQ(
-      RestFault(Json("my_type", "[2]", ""), "12345"),
-      "400: binary_data_size parameter is invalid and cannot be parsed - my_type of this shape need one; "
-      "input name: in");
+  EXPECT_EQ(RestFault(Json("my_type", "[2]", ""), "12345"),
+            "400: binary_data_size parameter is invalid and cannot be parsed - my_type of this shape "
+            "requires it; input name: in");
 }
 
 TEST_F(GraphServers, RestSaysWhatIsWrongWithInputs) {
@@ -293,8 +293,8 @@ TEST_F(GraphServers, RestSaysWhatIsWrongWithInputs) {
   EXPECT_EQ(RestFault(Json("UINT8", "[1]", R"(,"parameters":{"binary_data_size":1})"), "12"),
             "400: Invalid content size of tensor proto - unexpected additional input data for model 'graph'");
   EXPECT_EQ(RestFault(R"({"inputs":[],"parameters":{"p":0.5}})"),
-            "400: Could not parse request parameters - parameter 'p' should be a string, a boolean or an "
-            "integer of 64 bits");
+            "400: Could not parse request parameters - parameter 'p' should be a string, a boolean or a "
+            "64-bit integer");
   const auto raw =
       TestClient(http_->bound_port())
           .Request("POST", "/v2/models/graph/infer", "bytes", "Inference-Header-Content-Length: 0\r\n");
@@ -302,7 +302,7 @@ TEST_F(GraphServers, RestSaysWhatIsWrongWithInputs) {
   EXPECT_EQ(Rejected(ApiInterface::kRest), 9u);
   const auto generate =
       TestClient(http_->bound_port()).Request("POST", "/v2/models/graph/generate", R"({"in":"x"})");
-  EXPECT_THAT(generate->body, HasSubstr("'graph' is a graph"));
+  EXPECT_THAT(generate->body, HasSubstr("generate does not support graph 'graph'"));
 }
 
 TEST_F(GraphServers, RestHandsParametersOver) {

@@ -190,10 +190,9 @@ TEST_F(OvmsServers, SaysWhatIsWrongWithContents) {
   contents.add_fp32_contents(1);
   EXPECT_EQ(Fault(request), "");
   contents.add_int_contents(1);
-  EXPECT_EQ(
-      Fault(request),
-      "3: Invalid content size of tensor proto - contents have values of another datatype than FP32; input "
-      "name: b");
+  EXPECT_EQ(Fault(request),
+            "3: Invalid content size of tensor proto - contents do not match datatype FP32; input "
+            "name: b");
   request.mutable_inputs(0)->set_datatype("INT32");
   EXPECT_EQ(Fault(request), "3: Invalid input precision - Expected: FP32; Actual: INT32; input name: b");
 }

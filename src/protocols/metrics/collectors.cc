@@ -97,11 +97,10 @@ void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
     double scale;
   };
   static constexpr Part kParts[] = {
-      {"braid_node_started", "Executions of a node that have started", &StructureNode::started, 1},
-      {"braid_node_ended", "Executions of a node that have ended", &StructureNode::ended, 1},
-      {"braid_node_failed", "Executions of a node that have ended with an error", &StructureNode::failed, 1},
-      {"braid_node_duration_us",
-       "Cumulative duration of the executions of a node that have ended, in microseconds",
+      {"braid_node_started", "Node executions that started", &StructureNode::started, 1},
+      {"braid_node_ended", "Node executions that ended", &StructureNode::ended, 1},
+      {"braid_node_failed", "Node executions that ended with an error", &StructureNode::failed, 1},
+      {"braid_node_duration_us", "Cumulative duration of ended node executions, in microseconds",
        &StructureNode::total_ns, 1e-3},
   };
   std::vector<std::pair<std::vector<ClientMetric::Label>, StructureNode>> nodes;
@@ -378,8 +377,8 @@ MetricsCollector ModelMetrics(const Catalog& catalog, const ModelMetricsOptions&
 
 MetricsCollector StartMetrics() {
   return [started_s = static_cast<double>(WallNowMs()) * 1e-3](MetricFamilies& families) {
-    AddGauge(families, "process_start_time_seconds", "When the server was started, in seconds since 1970",
-             started_s);
+    AddGauge(families, "process_start_time_seconds",
+             "Start time of the server, in seconds since the Unix epoch", started_s);
   };
 }
 
@@ -468,7 +467,7 @@ MetricsCollector GpuStallMetrics(const std::vector<GpuDevice>& gpus, const Clien
   for (const GpuDevice& gpu : gpus) uuids.emplace(gpu.id, gpu.uuid);
   return [uuids = std::move(uuids), &memory](MetricFamilies& families) {
     MetricFamily stalls =
-        Family("braid_gpu_stalls_total", "How often a GPU has not answered in time", MetricType::Counter);
+        Family("braid_gpu_stalls_total", "Number of times a GPU did not answer in time", MetricType::Counter);
     for (const auto& [gpu, count] : memory.Stalls()) {
       AddSample(stalls, {{"gpu_uuid", uuids.at(gpu)}}, static_cast<double>(count));
     }
@@ -487,17 +486,15 @@ MetricsCollector PinnedMemoryMetrics(const ClientGpus& memory) {
 
 MetricsCollector LimitMetrics(const ClientLimits& limits) {
   return [&limits](MetricFamilies& families) {
-    AddGauge(families, "braid_connections", "Connections of clients that are open",
+    AddGauge(families, "braid_connections", "Open client connections",
              static_cast<double>(limits.connections->open()));
     AddGauge(families, "braid_memory_used_bytes",
-             "Memory that is held for requests and answers of clients, in bytes",
-             static_cast<double>(MemoryUse()));
-    AddGauge(families, "braid_memory_max_bytes", "How much of it there may be (--memory-max-bytes), in bytes",
+             "Memory held for requests and responses of clients, in bytes", static_cast<double>(MemoryUse()));
+    AddGauge(families, "braid_memory_max_bytes", "Limit of that memory (--memory-max-bytes), in bytes",
              static_cast<double>(limits.budget.most()));
-    MetricFamily refused =
-        Family("braid_overload_refused_total",
-               "Connections, requests and calls that were refused, by the option that limits them",
-               MetricType::Counter);
+    MetricFamily refused = Family("braid_overload_refused_total",
+                                  "Refused connections, requests and calls, by the option that limits them",
+                                  MetricType::Counter);
     for (size_t i = 0; i < kLimitCount; ++i) {
       const auto limit = static_cast<Limit>(i);
       AddSample(refused, {{"limit", std::string(LimitName(limit))}},
@@ -515,8 +512,8 @@ MetricsCollector LimitMetrics(const ClientLimits& limits) {
 MetricsCollector AccessMetrics(const AccessControl& access) {
   return [&access](MetricFamilies& families) {
     using Refusal = AccessControl::Refusal;
-    MetricFamily refused = Family("braid_access_refused_total",
-                                  "Requests of senders without the right to them", MetricType::Counter);
+    MetricFamily refused =
+        Family("braid_access_refused_total", "Requests refused by access control", MetricType::Counter);
     for (const auto& [reason, why] : {std::pair("unauthenticated", Refusal::kUnauthenticated),
                                       std::pair("permission_denied", Refusal::kPermissionDenied)}) {
       AddSample(refused, {{"reason", reason}}, static_cast<double>(access.refused(why)));
@@ -529,7 +526,7 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
                                const WorkerCounters& counters, ProcessMemory& memory) {
   return [&, of_server = std::move(of_server)](MetricFamilies& families) {
     MetricFamily pss =
-        Family("braid_worker_pss_bytes", "Memory of a worker's process in bytes (proportional set size)",
+        Family("braid_worker_pss_bytes", "Memory of a worker process in bytes (proportional set size)",
                MetricType::Gauge);
     std::vector<pid_t> pids;
     for (const auto& servable : catalog.All()) {
@@ -566,10 +563,10 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
     };
     static constexpr Counted kCounted[] = {
         {"braid_worker_execute_timeouts_total",
-         "How often execute() of an instance has passed its limit (--execute-timeout-ms)",
+         "Number of execute() calls that exceeded --execute-timeout-ms",
          &WorkerCounters::Row::execute_timeouts},
         {"braid_worker_memory_replacements_total",
-         "How often the process of an instance was replaced for its memory (--worker-memory-max-bytes)",
+         "Number of worker processes replaced because of --worker-memory-max-bytes",
          &WorkerCounters::Row::memory_replacements},
     };
     const auto rows = counters.All();
@@ -591,8 +588,8 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
 MetricsCollector ThreadMetrics(const ThreadWatch& watch) {
   return [&watch](MetricFamilies& families) {
     MetricFamily stalls =
-        Family("braid_thread_stalls_total",
-               "How often a thread of the server has stood still for half a second", MetricType::Counter);
+        Family("braid_thread_stalls_total", "Number of times a server thread stalled for half a second",
+               MetricType::Counter);
     for (const auto& [thread, count] : watch.Stalls()) {
       AddSample(stalls, {{"thread", thread}}, static_cast<double>(count));
     }

@@ -162,7 +162,7 @@ constexpr Metric SequenceRow() {
 }
 
 constexpr Metric kMetrics[] = {
-    {"ovms_streams", "Executions that the device runs beside each other.", MetricType::Gauge, true,
+    {"ovms_streams", "Executions that the device runs in parallel.", MetricType::Gauge, true,
      [](MetricFamily& family, const ServedModel& model) {
        const ServableInfo& info = model.info();
        if (model.is_model()) {
@@ -181,7 +181,7 @@ constexpr Metric kMetrics[] = {
      [](MetricFamily& family, const ServedModel& model) {
        if (model.is_model()) AddGauge(family, model, ActiveRequests(model));
      }},
-    {"ovms_requests_success", "Calls that ended well.", MetricType::Counter, true,
+    {"ovms_requests_success", "Calls that succeeded.", MetricType::Counter, true,
      [](MetricFamily& family, const ServedModel& model) { AddCounts(family, model, &ApiCounters::success); }},
     {"ovms_requests_fail", "Calls that failed.", MetricType::Counter, true,
      [](MetricFamily& family, const ServedModel& model) { AddCounts(family, model, &ApiCounters::fail); }},
@@ -208,18 +208,17 @@ constexpr Metric kMetrics[] = {
        const OvmsHistograms& histograms = model.statistics.ovms_us;
        if (model.is_model() && histograms.on()) AddHistogram(family, With({}, model.info()), histograms.wait);
      }},
-    {"ovms_current_graphs", "Runs of the graph that have not ended.", MetricType::Gauge, true,
+    {"ovms_current_graphs", "Runs of the graph in progress.", MetricType::Gauge, true,
      [](MetricFamily& family, const ServedModel& model) {
        if (model.is_graph()) {
          AddGauge(family, model, static_cast<double>(model.servable->api_counters().current_graphs()));
        }
      }},
-    {"ovms_requests_accepted", "Requests that were taken into a run of the graph.", MetricType::Counter, true,
+    {"ovms_requests_accepted", "Requests accepted by a run of the graph.", MetricType::Counter, true,
      [](MetricFamily& family, const ServedModel& model) {
        AddGraphCounts(family, model, &ApiCounters::accepted);
      }},
-    {"ovms_requests_rejected", "Requests that were not taken into a run of the graph.", MetricType::Counter,
-     true,
+    {"ovms_requests_rejected", "Requests not accepted by a run of the graph.", MetricType::Counter, true,
      [](MetricFamily& family, const ServedModel& model) {
        AddGraphCounts(family, model, &ApiCounters::rejected);
      }},
@@ -228,7 +227,7 @@ constexpr Metric kMetrics[] = {
      [](MetricFamily& family, const ServedModel& model) {
        AddGraphCounts(family, model, &ApiCounters::responses);
      }},
-    {"ovms_graph_error", "Runs that ended by a fault of the graph.", MetricType::Counter, false,
+    {"ovms_graph_error", "Runs that ended with a graph error.", MetricType::Counter, false,
      [](MetricFamily& family, const ServedModel& model) {
        if (!model.is_graph()) return;
        AddSample(family, With({}, model.info()),

@@ -31,11 +31,11 @@ std::optional<uint64_t> CountOfStore(const SequenceKeeper& sequences) {
 }
 
 inline constexpr SequenceMetric kSequenceMetrics[] = {
-    {"braid_sequences_active", "Sequences that exist.", prometheus::MetricType::Gauge,
+    {"braid_sequences_active", "Active sequences.", prometheus::MetricType::Gauge,
      CountOfSequences<&SequenceCounts::active>},
     {"braid_sequences_started", "Sequences that were started.", prometheus::MetricType::Counter,
      CountOfSequences<&SequenceCounts::started>},
-    {"braid_sequences_restored", "Sequences that came from an earlier life of the model.",
+    {"braid_sequences_restored", "Sequences restored after a reload of the model or a restart.",
      prometheus::MetricType::Counter, CountOfSequences<&SequenceCounts::restored>},
     {"braid_sequences_ended", "Sequences that were ended by a request.", prometheus::MetricType::Counter,
      CountOfSequences<&SequenceCounts::ended>},
@@ -45,20 +45,21 @@ inline constexpr SequenceMetric kSequenceMetrics[] = {
      "Sequences whose first request failed, whose instance died, or that the server has dropped.",
      prometheus::MetricType::Counter, CountOfSequences<&SequenceCounts::lost>},
     {"braid_sequences_rejected",
-     "Requests refused since their sequence is missing, ends or exists already, or since there are too many.",
+     "Requests refused because their sequence is missing, ending or already exists, or because there are too "
+     "many.",
      prometheus::MetricType::Counter, CountOfSequences<&SequenceCounts::rejected>},
-    {"braid_sequence_store_written", "States, and ends of sequences, that the store has taken.",
+    {"braid_sequence_store_written", "Sequence states and sequence ends that the store has accepted.",
      prometheus::MetricType::Counter, CountOfStore<&SequenceStoreCounts::written>},
-    {"braid_sequence_store_failed", "Questions to the store that it has refused or not answered in time.",
+    {"braid_sequence_store_failed", "Requests to the store that were refused or timed out.",
      prometheus::MetricType::Counter, CountOfStore<&SequenceStoreCounts::failed>},
     {"braid_sequence_store_taken_over", "Sequences that were taken over from the store.",
      prometheus::MetricType::Counter, CountOfStore<&SequenceStoreCounts::taken_over>},
     {"braid_sequence_store_fenced",
-     "Writes that were refused, since the sequence has another owner or is not in the store any more.",
+     "Writes refused because the sequence has another owner or is no longer in the store.",
      prometheus::MetricType::Counter, CountOfStore<&SequenceStoreCounts::fenced>},
-    {"braid_sequence_store_unconfirmed", "Sequences whose last states the store has not confirmed.",
+    {"braid_sequence_store_unconfirmed", "Sequences whose latest state the store has not confirmed.",
      prometheus::MetricType::Gauge, CountOfStore<&SequenceStoreCounts::unconfirmed>},
-    {"braid_sequence_store_lag_ms", "Since when the oldest of those has waited, in milliseconds.",
+    {"braid_sequence_store_lag_ms", "Age of the oldest unconfirmed state, in milliseconds.",
      prometheus::MetricType::Gauge, CountOfStore<&SequenceStoreCounts::lag_ms>},
 };
 

@@ -21,10 +21,10 @@ constexpr int kEventsARound = 128;
 Result<std::unique_ptr<EventLoop>> EventLoop::Create(std::string thread_name) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !wake.valid()) return ErrnoError("cannot make an event loop", errno);
+  if (!epoll.valid() || !wake.valid()) return ErrnoError("cannot create an event loop", errno);
   epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.ptr = nullptr}};
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
-    return ErrnoError("cannot make an event loop", errno);
+    return ErrnoError("cannot create an event loop", errno);
   }
   return std::unique_ptr<EventLoop>(new EventLoop(std::move(thread_name), std::move(epoll), std::move(wake)));
 }

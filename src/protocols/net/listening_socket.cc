@@ -37,7 +37,7 @@ Result<UniqueFd> ListenOnOne(const std::string& address, uint16_t port, bool reu
   const std::string where = address + ":" + std::to_string(port);
   BRAID_ASSIGN_OR_RETURN(const AddressInfo info, Resolve(address, port));
   UniqueFd fd(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return ErrnoError("cannot make a socket for " + where, errno);
+  if (!fd.valid()) return ErrnoError("cannot create a socket for " + where, errno);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (reuse_port && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {

@@ -23,7 +23,7 @@ void Refusals::Count(Limit limit, std::string_view what) {
   Counted& counted = limits_[static_cast<size_t>(limit)];
   counted.count.fetch_add(1, std::memory_order_relaxed);
   if (!counted.episode.Goes() || log_ == nullptr) return;
-  BRAID_LOG_WARNING(*log_, "clients are refused what goes beyond the limit {}{}: {}",
+  BRAID_LOG_WARNING(*log_, "refusing clients that exceed the limit {}{}: {}",
                     limit == Limit::kHttp2 ? "of " : "--", LimitName(limit), EscapeForLog(what));
 }
 

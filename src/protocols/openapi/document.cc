@@ -168,8 +168,7 @@ class Maker {
     for (const auto& [path, item] : described.at("paths").items()) {
       for (const auto& [method, operation] : item.items()) {
         if (used.contains({path, method})) continue;
-        return InternalError("openapi: there is no route for " + method + " " + path +
-                             ", which a part describes");
+        return InternalError("openapi: a part describes " + method + " " + path + ", which has no route");
       }
     }
     all_tags_.insert(all_tags_.end(), described.at("tags").begin(), described.at("tags").end());
@@ -213,7 +212,7 @@ Result<PortDescription> OpenApiDocument(const OpenApiOptions& options,
     for (const OpenApiPart& part : parts) BRAID_RETURN_IF_ERROR(maker.Add(part));
     return maker.Describe();
   } catch (const Json::exception& fault) {
-    return InternalError("openapi: a part is not as it should be: " + std::string(fault.what()));
+    return InternalError("openapi: malformed part: " + std::string(fault.what()));
   }
 }
 

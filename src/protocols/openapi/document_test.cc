@@ -133,8 +133,7 @@ TEST(OpenApiDocumentTest, RoutesAndDescriptionsFitEachOther) {
   EXPECT_EQ(Make(routes).status().message(), "openapi: no part describes POST /things/{model}");
   routes = kRoutes;
   routes.pop_back();
-  EXPECT_EQ(Make(routes).status().message(),
-            "openapi: there is no route for post /others, which a part describes");
+  EXPECT_EQ(Make(routes).status().message(), "openapi: a part describes post /others, which has no route");
 }
 
 TEST(FrontPageTest, NamesTheRoutesThatTheSenderMayUse) {

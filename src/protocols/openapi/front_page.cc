@@ -26,7 +26,7 @@ std::string Html(const std::vector<const PortRoute*>& routes, const std::string&
             "\">The OpenAPI document</a> describes the routes of this port.</li>";
   }
   page += "</ul>";
-  if (routes.empty()) return page + "<p>You may use no route of this port without a token.</p></html>";
+  if (routes.empty()) return page + "<p>The routes of this port require a token.</p></html>";
   page += "<h2>Routes of this port that you may use</h2><table>";
   for (const PortRoute* route : routes) {
     const bool link = route->method == "GET" && route->path.find('{') == std::string::npos;

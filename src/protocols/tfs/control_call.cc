@@ -56,7 +56,7 @@ Status AnswerReload(const Catalog&, const ReloadConfigRequest&, ReloadConfigResp
 template <class Request, class Response>
 Status NotServed(const Catalog&, const Request& request, Response&) {
   const std::string& name = request.GetDescriptor()->name();
-  return UnsupportedError(name + " is not supported: Predict is what this server answers");
+  return UnsupportedError(name + " is not supported; use Predict");
 }
 
 template <class Request, class Response>

@@ -62,8 +62,8 @@ class Builder {
     const TensorSpec* spec = info_.FindInput(tensor.name);
     if (tensor.type == DataType::kInvalid) {
       if (spec != nullptr) return OvmsPrecisionError(*spec, DtypeName(input.dtype), request_.protocol());
-      return InvalidArgumentError("input '" + Shortened(tensor.name) + "' has the type " +
-                                  DtypeName(input.dtype) + ", which is not supported");
+      return InvalidArgumentError("input '" + Shortened(tensor.name) + "' has unsupported type " +
+                                  DtypeName(input.dtype));
     }
     if (input.unknown_rank) {
       return FaultError(Fault::kInvalidShape,
@@ -74,7 +74,7 @@ class Builder {
     if (input.content.size > 0) {
       if (strings) {
         return FaultError(Fault::kInvalidStringInput,
-                          "Strings are taken from string_val; input name: " + Shortened(tensor.name));
+                          "Strings must be in string_val; input name: " + Shortened(tensor.name));
       }
       source.size = input.content.size;
       return source;
@@ -97,7 +97,7 @@ class Builder {
     source.times = static_cast<uint64_t>(*wanted);
     if (source.times > (kMaxFilledBytes - filled_) / std::max<size_t>(source.size, 1)) {
       return FaultError(Fault::kInvalidValueCount,
-                        "One value fills at most " + std::to_string(kMaxFilledBytes) +
+                        "One value can fill at most " + std::to_string(kMaxFilledBytes) +
                             " bytes of a request; input name: " + Shortened(tensor.name));
     }
     filled_ += source.times * source.size;

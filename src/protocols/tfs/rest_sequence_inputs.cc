@@ -10,7 +10,7 @@ namespace {
 using simdjson::dom::element;
 
 Status NoNumber(Fault fault, std::string_view name) {
-  return FaultError(fault, std::string("a non-negative integer is expected; input name: ").append(name));
+  return FaultError(fault, std::string("expected a non-negative integer; input name: ").append(name));
 }
 
 Result<uint64_t> Number(Fault fault, std::string_view name, element value) {
@@ -45,7 +45,7 @@ Status DifferentNumbers(std::string_view name, uint64_t first, uint64_t other, s
                                   .append(std::to_string(first))
                                   .append(" in the first and ")
                                   .append(std::to_string(other))
-                                  .append(" in number ")
+                                  .append(" in instance ")
                                   .append(std::to_string(place)));
 }
 

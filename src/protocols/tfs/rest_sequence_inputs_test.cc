@@ -46,7 +46,7 @@ TEST_F(RestSequenceInputs, AColumnIsAnArrayOfOneNumber) {
 }
 
 TEST_F(RestSequenceInputs, OnlyNonNegativeIntegersAreNumbers) {
-  const std::string fault = " - a non-negative integer is expected; input name: sequence_id";
+  const std::string fault = " - expected a non-negative integer; input name: sequence_id";
   for (const char* value : {"\"1\"", "1.0", "1e3", "-1", "null", "true", "{}", "[1]", "[]", "[[1]]"}) {
     const std::string array = std::string("[").append(value).append("]");
     const std::string late = std::string("[1, ").append(value).append("]");
@@ -69,9 +69,9 @@ TEST_F(RestSequenceInputs, InstancesShareOneNumber) {
   ExpectInput(Rows("[10, 10, 10]"), {1}, 10);
   const Status status = Rows("[10, 10, 11]").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      status.message(),
-      "all instances of a request must have the same sequence_id: it is 10 in the first and 11 in number 3");
+  EXPECT_EQ(status.message(),
+            "all instances of a request must have the same sequence_id: it is 10 in the first and 11 in "
+            "instance 3");
 }
 
 TEST_F(RestSequenceInputs, AnArrayInAnInstanceIsADimensionTooMany) {

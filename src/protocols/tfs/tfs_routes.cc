@@ -133,8 +133,8 @@ HttpResponse TfsRoutes::Config(HttpRequest&) { return Document(AllModelStatusesJ
 
 HttpService::Answer TfsRoutes::Reload(HttpRequest& request) {
   if (config_ == nullptr) {
-    return ErrorResponse(FailedPreconditionError(
-        "the server was not started with a config.json, so that there is nothing to reload"));
+    return ErrorResponse(
+        FailedPreconditionError("nothing to reload: the server was started without a config.json"));
   }
   // The body is ignored.
   return request.Blocking("too many requests to reload are waiting",

@@ -339,7 +339,7 @@ TEST_F(TfsGrpcTest, OneValueFillsATensor) {
   numbers.mutable_tensor_shape()->mutable_dim(0)->set_size(int64_t{1} << 40);
   ExpectError(
       request, grpc::StatusCode::INVALID_ARGUMENT,
-      "Invalid number of values in tensor proto container - One value fills at most 67108864 bytes of "
+      "Invalid number of values in tensor proto container - One value can fill at most 67108864 bytes of "
       "a request; input name: numbers");
 }
 
@@ -362,7 +362,7 @@ TEST_F(TfsGrpcTest, RefusesTensorsItCannotRead) {
               StatusCode::INVALID_ARGUMENT,
               "Invalid input shape - The rank must be known; input name: INPUT0");
   ExpectError(with([](TensorProto& t) { t.set_dtype(tensorflow::DT_STRING); }), StatusCode::INVALID_ARGUMENT,
-              "Invalid string input - Strings are taken from string_val; input name: INPUT0");
+              "Invalid string input - Strings must be in string_val; input name: INPUT0");
   ExpectError(with([](TensorProto& t) {
                 t.clear_tensor_content();
                 t.mutable_tensor_shape()->mutable_dim(0)->set_size(3);
@@ -419,8 +419,7 @@ TEST_F(TfsGrpcTest, OtherMethodsAreNotServed) {
   tensorflow::serving::MultiInferenceResponse multi;
   const grpc::Status status = prediction_->MultiInference(&third, {}, &multi);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(status.error_message(),
-            "MultiInferenceRequest is not supported: Predict is what this server answers");
+  EXPECT_EQ(status.error_message(), "MultiInferenceRequest is not supported; use Predict");
   ClientContext fourth;
   tensorflow::serving::ReloadConfigResponse reload;
   EXPECT_TRUE(model_->HandleReloadConfigRequest(&fourth, {}, &reload).ok());
@@ -668,8 +667,7 @@ TEST_F(StatefulTfsGrpcTest, MetadataNamesTheSequence) {
   ASSERT_TRUE(predict(Request(12, 1), "12", response, "12").ok());
   grpc::Status status = predict(Request(12, 1), "12", response, "13");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status.error_message(),
-            "the header braid-sequence-id is there more than once, with different values");
+  EXPECT_EQ(status.error_message(), "the header braid-sequence-id has different values");
   status = predict(Request(13, 1), "12", response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(),

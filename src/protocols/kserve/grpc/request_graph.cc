@@ -27,14 +27,13 @@ Status CheckTyped(const ParsedInput& input, const Tensor& tensor) {
   if (!field) {
     return FaultError(
         Fault::kNotImplemented,
-        OfInput(Shortened(input.datatype) + " is taken from raw_input_contents only", input.name));
+        OfInput(Shortened(input.datatype) + " is supported only in raw_input_contents", input.name));
   }
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == *field || input.contents.count(other) == 0) continue;
-    return FaultError(
-        Fault::kInvalidContentSize,
-        OfInput("contents have values of another datatype than " + Shortened(input.datatype), input.name));
+    return FaultError(Fault::kInvalidContentSize,
+                      OfInput("contents do not match datatype " + Shortened(input.datatype), input.name));
   }
   // For a type of bytes the number of strings says nothing about the tensor's size.
   if (type == DataType::kBytes) return OkStatus();

@@ -20,7 +20,7 @@ Status CheckValues(const ParsedInput& input, const Tensor& tensor) {
   for (int i = 1; i <= kContentsFieldCount; ++i) {
     const auto other = static_cast<ContentsField>(i);
     if (other == field || input.contents.count(other) == 0) continue;
-    return FaultError(Fault::kInvalidContentSize, "contents have values of another datatype than " +
+    return FaultError(Fault::kInvalidContentSize, "contents do not match datatype " +
                                                       Shortened(input.datatype) +
                                                       "; input name: " + Shortened(input.name));
   }

@@ -43,8 +43,7 @@ Result<std::optional<uint64_t>> ReadRegion(const ParsedInput& input, size_t size
   BRAID_ASSIGN_OR_RETURN(const RegionPart part, regions.Find(asked, input.name));
   if (part.byte_size != size || input.contents.present()) return std::optional<uint64_t>();
   if (part.region->copies() != nullptr)
-    return UnsupportedError("input '" + Shortened(input.name) +
-                            "', which names the sequence, cannot lie in CUDA shared memory");
+    return UnsupportedError("sequence input '" + Shortened(input.name) + "' cannot use CUDA shared memory");
   uint64_t value = 0;
   Buffer to(reinterpret_cast<std::byte*>(&value), size, nullptr);  // not on a device: the copy is synchronous
   BRAID_RETURN_IF_ERROR(part.region->Read(part.offset, to));

@@ -402,8 +402,7 @@ void GrpcStreamCall::Run(Next& next) {
   if (next.cut_off) {
     BRAID_LOG_WARNING(
         kserve_.context().log,
-        "a ModelStreamInfer stream was ended: its client does not read, and {} MiB of responses "
-        "wait for it",
+        "ModelStreamInfer stream ended: the client does not read, and {} MiB of responses are waiting",
         kMaxWaitingBytes >> 20);
   }
   Flush();

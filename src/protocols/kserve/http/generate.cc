@@ -115,10 +115,10 @@ void GenerateCall::SendEvent(const InferenceResponse& response) {
   if (result == HttpExchange::PartResult::kTaken) return;
   gone_ = true;
   if (result == HttpExchange::PartResult::kFull) {
-    BRAID_LOG_WARNING(*body_.log,
-                      "a generate_stream request was cancelled: its client does not read, and {} MiB of "
-                      "responses wait for it",
-                      HttpExchange::kMaxWaitingBytes >> 20);
+    BRAID_LOG_WARNING(
+        *body_.log,
+        "generate_stream request cancelled: the client does not read, and {} MiB of responses are waiting",
+        HttpExchange::kMaxWaitingBytes >> 20);
   }
   cancellation()->Cancel();
 }

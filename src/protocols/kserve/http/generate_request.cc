@@ -136,7 +136,7 @@ class GenerateReader {
 
   Status ReadParameter(std::string_view key, element value) {
     if (key == "binary_data_output") {
-      return InvalidArgumentError("parameter 'binary_data_output' has no meaning here: answers are JSON");
+      return InvalidArgumentError("parameter 'binary_data_output' is not supported: responses are JSON");
     }
     return ReadRequestParameter(key, value, request_);
   }

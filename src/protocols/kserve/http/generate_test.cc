@@ -129,7 +129,7 @@ TEST_F(GenerateRequest, SaysWhatIsWrong) {
                 "Converting keyword: 'parameters': parameter 'p' " + invalid_type},
            Case{R"({"p":[]})", StatusCode::kInvalidArgument, "parameter 'p' " + invalid_type},
            Case{R"({"binary_data_output":true})", StatusCode::kInvalidArgument,
-                "parameter 'binary_data_output' has no meaning here: answers are JSON"},
+                "parameter 'binary_data_output' is not supported: responses are JSON"},
            Case{R"({"HALF":1})", StatusCode::kInvalidArgument,
                 "receiving FP16 data via JSON is not supported. Please use the binary data format for input "
                 "HALF"},

@@ -15,7 +15,7 @@ Result<std::optional<uint64_t>> ImpliedBinarySize(const Tensor& tensor, size_t l
     if (only_input && ElementCount(tensor.shape) == 1) return std::optional<uint64_t>(left);
     return FaultError(
         Fault::kRestBinaryDataSizeInvalid,
-        std::string(TypeName(tensor)) + " of this shape need one; input name: " + Shortened(tensor.name));
+        std::string(TypeName(tensor)) + " of this shape requires it; input name: " + Shortened(tensor.name));
   }
   const auto size = ByteSize(tensor.type, tensor.shape);
   if (!size) return FaultError(Fault::kRestBinaryBufferExceeded, "input name: " + Shortened(tensor.name));
@@ -43,7 +43,7 @@ Status ReadGraphParameter(std::string_view name, simdjson::dom::element value, P
   BRAID_ASSIGN_OR_RETURN(ParameterValue parameter, JsonParameter(name, value));
   if (std::holds_alternative<double>(parameter) || std::holds_alternative<uint64_t>(parameter)) {
     return InvalidArgumentError("parameter '" + Shortened(name) +
-                                "' should be a string, a boolean or an integer of 64 bits");
+                                "' should be a string, a boolean or a 64-bit integer");
   }
   parameters.emplace_back(name, std::move(parameter));
   return OkStatus();

@@ -171,10 +171,9 @@ TEST_F(OvmsReading, OneStringTakesAllBinaryData) {
   ASSERT_EQ(read->destinations.size(), 1u);
   EXPECT_EQ(read->destinations[0].size(), 9u);
   EXPECT_EQ(read->request->inputs[0].data.size(), 9u);
-  EXPECT_EQ(
-      Fault(Binary("", "[2]", "BYTES"), 9),
-      "binary_data_size parameter is invalid and cannot be parsed - BYTES of this shape need one; input "
-      "name: b");
+  EXPECT_EQ(Fault(Binary("", "[2]", "BYTES"), 9),
+            "binary_data_size parameter is invalid and cannot be parsed - BYTES of this shape requires it; "
+            "input name: b");
 }
 
 TEST_F(OvmsReading, EncodedImagesAreTakenAsTheyAre) {

@@ -401,7 +401,7 @@ class RequestReader {
     Buffer to(reinterpret_cast<std::byte*>(&value), ElementSize(type), nullptr);
     const RegionPart& part = memory_.region(index);
     if (part.region && part.region->copies() != nullptr)
-      return UnsupportedError("the input that names the sequence cannot lie in CUDA shared memory");
+      return UnsupportedError("the sequence input cannot use CUDA shared memory");
     const Status read = part.region
                             ? part.region->Read(part.offset, to)
                             : FillFromJson(plans_[index].data, JsonForm::kNested, type, 1, to.mutable_data());

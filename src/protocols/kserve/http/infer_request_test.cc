@@ -154,8 +154,8 @@ TEST_F(Reading, RefusesWhatItsProtocolRefuses) {
                "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."},
           Case{R"({"inputs":[],"parameters":{"p":null}})",
                "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."},
-          Case{R"({"inputs":[],"inputs":[]})", "'request' has the key 'inputs' more than once"},
-          Case{R"({"inputs":[],"parameters":{"p":1,"p":1}})", "'parameters' has the key 'p' more than once"},
+          Case{R"({"inputs":[],"inputs":[]})", "duplicate key 'inputs' in 'request'"},
+          Case{R"({"inputs":[],"parameters":{"p":1,"p":1}})", "duplicate key 'p' in 'parameters'"},
           Case{
               R"({"inputs":[],"outputs":[{"name":"O","parameters":{"shared_memory_region":"r","classification":1}}]})",
               "Output can't set both 'shared_memory_region' and 'classification'"},

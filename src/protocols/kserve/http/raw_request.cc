@@ -45,7 +45,7 @@ Status ReadRawInferRequest(size_t bytes, const HttpInferTarget& target, HttpInfe
                                   "', the model must have input shape [1]");
     }
     if (bytes > std::numeric_limits<uint32_t>::max()) {
-      return InvalidArgumentError("raw input '" + spec.name + "' is longer than a string can be");
+      return InvalidArgumentError("raw input '" + spec.name + "' is too long for a string");
     }
     const auto length = static_cast<uint32_t>(bytes);
     BRAID_ASSIGN_OR_RETURN(tensor.data, target.allocator.Allocate(sizeof(length) + bytes));

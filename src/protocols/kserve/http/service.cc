@@ -131,8 +131,7 @@ std::optional<HttpService::Answer> KserveHttp::Answer(HttpProtocolHost& host,
   const DialectRules& rules = RulesOf(context_.catalog);
   HttpRequest request(host, exchange, Routes());
   if (request.found == kRoute) return host.Dispatch(*this, request);
-  if (request.found == kBadEscape)
-    return ErrorResponse(400, "invalid percent-encoding in the path, which must be UTF-8");
+  if (request.found == kBadEscape) return ErrorResponse(400, "the path must be percent-encoded UTF-8");
   if (request.found == kWrongMethod && request.version_fits) {
     return rules.Choose(ErrorResponse(405, "Method Not Allowed"),
                         ErrorResponse(FaultError(Fault::kRestUnsupportedMethod)));
@@ -180,9 +179,8 @@ HttpService::Answer KserveHttp::GenerateBy(HttpRequest& request, bool stream) {
   auto servable = state(*request.exchange).reader.Find(*request.model, request.version);
   if (!servable.ok()) return ErrorResponse(servable.status());
   if ((*servable)->get().info().kind == ServableKind::kGraph) {
-    return ErrorResponse(UnsupportedError("'" + *request.model +
-                                          "' is a graph, whose inputs have no schema: generate does not "
-                                          "support it, infer does"));
+    return ErrorResponse(UnsupportedError("generate does not support graph '" + *request.model +
+                                          "': its inputs have no schema; use infer"));
   }
   auto setup = SetupOf(request, std::move(*servable), std::nullopt);
   if (!setup.ok()) return ErrorResponse(setup.status());

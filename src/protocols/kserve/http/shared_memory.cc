@@ -52,7 +52,7 @@ Result<CudaRegistration> ReadCudaRegistration(const std::string& region, std::st
         if (part.key != "b64") continue;
         BRAID_ASSIGN_OR_RETURN(const std::string_view text, JsonString("b64", part.value));
         auto decoded = DecodeBase64(text);
-        if (!decoded) return InvalidArgumentError("'raw_handle' has no base64 in 'b64'");
+        if (!decoded) return InvalidArgumentError("'raw_handle' must have base64 in 'b64'");
         read.raw_handle = *std::move(decoded);
         has_handle = true;
       }
