@@ -337,7 +337,7 @@ void Guard(Where where, Call call) {
   } catch (const std::exception& exception) {
     where.Fail(exception.what());
   } catch (...) {
-    where.Fail("an exception of an unknown type");
+    where.Fail("unknown exception");
   }
 }
 

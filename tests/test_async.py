@@ -178,7 +178,7 @@ def test_what_a_coroutine_raises(stub, server):
         early.error_message
     )
     (late,) = answers(stub, request("raising", 1))
-    assert "the model let go of the request without a response" in late.error_message
+    assert "the model released the request without a response" in late.error_message
     server.wait_for_log("ValueError: wait_secs cannot be negative")
     assert stub.ModelReady(service_pb2.ModelReadyRequest(name="raising")).ready
 

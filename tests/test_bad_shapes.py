@@ -128,4 +128,4 @@ def test_a_model_is_compiled_anew_once(server, client):
     for columns in range(5, 15):
         with client.fails("INVALID_ARG", contains=CANNOT):
             ask(client, "single", np.ones((3, columns), np.float32))
-    assert server.log.count("model 'single' is compiled anew") == 1
+    assert server.log.count("recompiling model 'single'") == 1

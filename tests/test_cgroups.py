@@ -220,7 +220,7 @@ def test_another_folder_is_refused(repository, serve, tmp_path):
     server = serve(repository, "--worker-cgroup", tmp_path, ready=False, listening=False)
     server.wait_exit()
     server.stop(status=1)
-    assert f"--worker-cgroup={tmp_path}: it is not a folder of cgroup v2" in server.stderr
+    assert f"--worker-cgroup={tmp_path}: it is not a cgroup v2 folder" in server.stderr
 
 
 @pytest.mark.skipif(not machine.KERNEL.exists(), reason="scripts/public-clients uml was not run")

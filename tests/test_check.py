@@ -74,7 +74,7 @@ FAULTS = {
     "platform": ('platform: "python_model"\n', ("error", 1, 11, "load", "unexpected platform type")),
     "dims": (
         'backend: "python"\ninput {\n  name: "IN" data_type: TYPE_FP32\n  dims: [ 1, 0 ]\n}\n',
-        ("error", 4, 14, "load", "or -1 for one of any size"),
+        ("error", 4, 14, "load", "or -1 for any size"),
     ),
     "reshape": (
         'backend: "python"\ninput { name: "IN" data_type: TYPE_FP32 dims: 4\n  reshape { shape: [ 2, 3 ] } }\n',
@@ -122,7 +122,7 @@ FAULTS = {
     ),
     "version": (
         'backend: "python"\nversion_policy { specific { versions: [ 3 ] } }\n',
-        ("error", 2, 41, "missing-version", "there is no folder '3'"),
+        ("error", 2, 41, "missing-version", "folder '3' does not exist"),
     ),
     "file": (
         'backend: "python"\ndefault_model_filename: "other.py"\n',
@@ -178,7 +178,7 @@ def test_text_is_a_line_for_each_finding(repository):
     done = Checked("models", cwd=repository.path.parent)
     assert done.code == 1
     assert done.out == (
-        "models/m/config.pbtxt:2:1: error: there is no field 'max_batchsize' in ModelConfig; "
+        "models/m/config.pbtxt:2:1: error: unknown field 'max_batchsize' in ModelConfig; "
         "did you mean 'max_batch_size'?\nchecked 1 model: 1 error\n"
     )
 
@@ -495,7 +495,7 @@ OVMS_FAULTS = {
     "input of a node": (
         {"model_config_list": [entry()], "pipeline_config_list": [pipeline(inner="c")]},
         "inputs",
-        "there is none of that name",
+        "the input does not exist",
     ),
     "metric": (
         {"model_config_list": [], "monitoring": {"metrics": {"enable": True, "metrics_list": ["ovms_nothing"]}}},
@@ -616,11 +616,11 @@ def test_report_over_a_folder_of_both_worlds(tmp_path, ovms):
     (tmp_path / "user" / "ovms" / "config.json").write_text(json.dumps({"model_config_list": [entry(mean=1)]}))
     done = Checked("--report", "user", cwd=tmp_path)
     assert done.code == 1
-    assert "Of 4: 2 load as they are, 2 need a change, 0 use what Braid does not have." in done.out
+    assert "Of 4: 2 load unchanged, 2 need a change, 0 use unsupported features." in done.out
     markdown = Checked("--report", "--format=markdown", "user", cwd=tmp_path).out
     assert "## Needs a change\n\n- `gpu`" in markdown
     assert "  - `user/triton/gpu/config.pbtxt:2:24`: " in markdown
-    assert Checked("--report", "user/ovms", cwd=tmp_path).out.splitlines()[2] == "Yes: all of it loads as it is."
+    assert Checked("--report", "user/ovms", cwd=tmp_path).out.splitlines()[2] == "Yes: everything loads unchanged."
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def test_report_over_a_folder_of_both_worlds(tmp_path, ovms):
         ([], "no path is given"),
         (["/nowhere"], "there is no file or folder '/nowhere'"),
         (["--format=xml", "m"], "--format: expected text, json, github or markdown, not 'xml'"),
-        (["--format=markdown", "m"], "--format=markdown is for --report"),
+        (["--format=markdown", "m"], "--format=markdown needs --report"),
         (["--strickt", "m"], "did you mean --strict?"),
         (["--import-timeout-seconds=0", "m"], "expected a whole number from 1 to 86400"),
     ],

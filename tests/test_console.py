@@ -743,7 +743,7 @@ def test_fleet(fleet, tab):
     assert sorted(versions)[0] == f"1 at {one}"
     assert re.fullmatch(rf"1 unavailable, 2 at {two}", sorted(versions)[1])
     asleep = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="asleep"))
-    assert sorted(asleep.get_by_role("listitem").all_inner_texts()) == [f"not loaded at {two}", f"not there at {one}"]
+    assert sorted(asleep.get_by_role("listitem").all_inner_texts()) == [f"missing at {one}", f"not loaded at {two}"]
     sums = models.get_by_role("row").filter(has=page.get_by_role("rowheader", name="sums"))
     assert sums.get_by_role("cell").all_inner_texts()[:4] == ["the same", "1", "2 of 3", "3"]
 

@@ -247,7 +247,7 @@ def test_errors_of_a_step(client):
 def test_missing_output(client):
     text = (
         "in ensemble 'oddly', unexpected deadlock, at least one output is not set while no more ensemble steps can be "
-        "made: step 'odd' (number 1) has not given output 'OUT', which is tensor 't'"
+        "made: step 'odd' (number 1) did not return output 'OUT', which is tensor 't'"
     )
     with client.fails("INTERNAL", text):
         client.infer("oddly", {"TEXT": strings("nothing")})
@@ -461,7 +461,7 @@ def test_an_ensemble_of_which_a_model_fails(explicit, repository, connect):
     [
         (chain("e"), "circular dependency between ensembles: e -> e"),
         (chain("nowhere"), "ensemble 'e' depends on 'nowhere' which has no loaded version."),
-        (chain("one", "one")[:1], "in ensemble 'e', output 'Y' is not made by any step"),
+        (chain("one", "one")[:1], "in ensemble 'e', output 'Y' is not produced by any step"),
         ([step("one", {"WRONG": "X"}, {"OUT": "Y"})], "which model 'one' does not have"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_reload_that_replaces_the_step(mixed):
         # With a model that does not fit, the ensemble stays as it is, as over a model of the repository.
         mixed.write(scale_entry(mixed.folder, "scale", 4, shape=(1, 2, 2)))
         assert server.json("POST", "/v1/config/reload")[0] == 201
-        assert "ensemble 'e' stays as it was made of the models before: " in server.log
+        assert "ensemble 'e' keeps the previous models: " in server.log
         with pytest.raises(InferenceServerException, match="in ensemble 'e'"):
             ask(client, "e")
 

@@ -180,7 +180,7 @@ def test_models_of_one_environment_share_a_warm_interpreter(server):
 def test_stub_of_another_server_is_named_as_unused(server, repository_of_all):
     stub = repository_of_all.path / "stub" / "triton_python_backend_stub"
     assert f"model 'stub': '{stub}' is not used" in server.log
-    assert "name an environment with parameter EXECUTION_ENV_PATH" in server.log
+    assert "set parameter EXECUTION_ENV_PATH to an environment" in server.log
     assert "model 'stub_and_environment'" not in server.log
 
 
@@ -247,7 +247,7 @@ def archive_of(path, *members):
     return path
 
 
-TOO_MUCH = "the files of the archive have more than 20000000 bytes; --environment-max-bytes sets the limit"
+TOO_MUCH = "the files in the archive exceed 20000000 bytes; --environment-max-bytes sets the limit"
 # A file of 1 TiB with only 512 bytes of data.
 HOLE = {"GNU.sparse.size": f"{1 << 40}", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,512"}
 
@@ -256,15 +256,15 @@ def hostile_archives(outside):
     link = {"type": tarfile.SYMTYPE, "linkname": str(outside)}
     hard = {"type": tarfile.LNKTYPE}
     return {
-        "dots": ([({"name": "../evil"}, b"x")], "entry '../evil': its name leads out of the folder by '..'"),
+        "dots": ([({"name": "../evil"}, b"x")], "entry '../evil': its name contains '..'"),
         "absolute": ([({"name": f"{outside}/evil"}, b"x")], "its name is an absolute path"),
         "symlink": (
             [({"name": "a", **link}, b""), ({"name": "a/evil"}, b"x")],
-            "entry 'a/evil': 'a' on the way to it is a symbolic link or a file",
+            "entry 'a/evil': its parent 'a' is a symbolic link or a file",
         ),
         "hardlink": (
             [({"name": "a", **hard, "linkname": f"{outside}/mine"}, b"")],
-            "/mine', outside of the archive",
+            "/mine', outside the archive",
         ),
         "hardlink_later": (
             [({"name": "a", **hard, "linkname": "b"}, b"")],
@@ -272,9 +272,9 @@ def hostile_archives(outside):
         ),
         "hardlink_dots": (
             [({"name": "a", **hard, "linkname": "../../mine"}, b"")],
-            "entry 'a': it is a hard link to '../../mine', outside of the archive",
+            "entry 'a': it is a hard link to '../../mine', outside the archive",
         ),
-        "device": ([({"name": "null", "type": tarfile.CHRTYPE}, b"")], "it is neither a file nor a folder nor a link"),
+        "device": ([({"name": "null", "type": tarfile.CHRTYPE}, b"")], "it is not a file, folder or link"),
         "huge": ([({"name": "zeros"}, b"\0" * 30_000_000)], TOO_MUCH),
         "announced": ([({"name": "zeros", "size": 2**62}, b"")], TOO_MUCH),
         "hole": ([({"name": "zeros", "pax_headers": HOLE}, b"\0" * 512)], TOO_MUCH),

@@ -68,12 +68,12 @@ def test_the_examples_are_what_it_writes(name):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "--endpoints or --dns must say where the servers are"),
-        (["--endpoints", "a"], "no server says which models have sequences"),
-        (["--endpoints", "a:1"], "a:1: Envoy needs the port of gRPC too"),
+        ([], "--endpoints or --dns is required"),
+        (["--endpoints", "a"], "no server reported which models have sequences"),
+        (["--endpoints", "a:1"], "a:1: Envoy needs the gRPC port too"),
         (["--endpoints", "a:1:2:3:4"], "'a:1:2:3:4' is not an endpoint"),
         (["--endpoints", ADDRESSES, "--listen-http", "nowhere"], "--listen-http 'nowhere'"),
-        (["--endpoints", ADDRESSES, "--cert", "c"], "--cert and --key go together"),
+        (["--endpoints", ADDRESSES, "--cert", "c"], "--cert and --key must be set together"),
     ],
 )
 def test_wrong_use(arguments, text):
@@ -173,7 +173,7 @@ def test_requests_without_sequences_go_everywhere(clients):
 
 
 def test_a_sequence_without_the_header_is_refused_over_http(clients):
-    text = "'sums' has sequences: its requests name theirs in the header braid-sequence-id"
+    text = "'sums' has sequences: requests must name theirs in the header braid-sequence-id"
     with pytest.raises(InferenceServerException, match=text) as refused:
         clients.step("http", 7, 1, header=False, sequence_start=True)
     assert refused.value.status() == "400"

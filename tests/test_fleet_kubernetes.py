@@ -178,19 +178,19 @@ def test_what_is_missing_is_named(kubernetes, certificates, tmp_path):
         assert done.returncode == code
         return done.stderr.removeprefix("braid fleet: ").strip()
 
-    assert fault("kubernetes://models/brad") == "there are no EndpointSlices of a Service models/brad"
+    assert fault("kubernetes://models/brad") == "no EndpointSlices of a Service models/brad found"
     assert fault("kubernetes://models/braid/1", code=2).startswith(
-        "'kubernetes://models/braid/1': it looks like kubernetes://NAMESPACE/SERVICE"
+        "'kubernetes://models/braid/1': expected kubernetes://NAMESPACE/SERVICE"
     )
     assert fault(KUBERNETES_SERVICE_HOST="") == (
-        "kubernetes:// is for processes in a pod: the environment has no KUBERNETES_SERVICE_HOST"
+        "kubernetes:// works only in a pod: the environment has no KUBERNETES_SERVICE_HOST"
     )
     assert fault(KUBERNETES_SERVICE_PORT="https") == "KUBERNETES_SERVICE_PORT is 'https', which is not a port"
     assert "cannot connect to localhost:1: " in fault(KUBERNETES_SERVICE_PORT="1")
     (kubernetes.account / "token").write_text("of somebody else")
     assert fault() == (
-        "Kubernetes' API server does not give the EndpointSlices of the Service models/braid, which the pod's service account "
-        'needs the right to list: HTTP 403: endpointslices.discovery.k8s.io is forbidden: User "system:anonymous" cannot list '
+        "cannot list the EndpointSlices of the Service models/braid; the pod's service account needs the right to do so: "
+        'HTTP 403: endpointslices.discovery.k8s.io is forbidden: User "system:anonymous" cannot list '
         "resource"
     )
     # A server without a trusted certificate in place of the API server gets no token.

@@ -127,7 +127,7 @@ def test_a_configuration_is_taken_back(fleet):
     assert done.returncode == 1
     assert answers(fleet) == [1, 1, 1]
     first = names(fleet)[0]
-    assert f"{first}: its configuration is the one before; if files of that version were replaced too" in done.stdout
+    assert f"{first}: its previous configuration is restored" in done.stdout
     assert fleet.replicas["one"].json("GET", "/v2/models/m/config")[1]["parameters"] == {}
 
 
@@ -136,8 +136,8 @@ def test_files_that_were_replaced_cannot_be_taken_back(fleet):
     with load(fleet):
         done = reload(fleet, check=False)
     assert done.returncode == 1
-    assert f"{names(fleet)[0]}: cannot be taken back: version 1 and its configuration are as before" in done.stdout
-    assert "put the old ones back and reload" in done.stdout
+    assert f"{names(fleet)[0]}: cannot go back: version 1 and its configuration are unchanged" in done.stdout
+    assert "put the old files back and reload" in done.stdout
     write(fleet.folder("one") / "models", 1, ANSWER.format(value=1))
     reload(fleet)
     assert answers(fleet) == [1, 1, 1]

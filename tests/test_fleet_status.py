@@ -167,8 +167,8 @@ def test_differences_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "--endpoints or --dns must say where the servers are"),
-        (["--endpoints", "a,a"], "a:8000 is named twice"),
+        ([], "--endpoints or --dns is required"),
+        (["--endpoints", "a,a"], "duplicate endpoint a:8000"),
         (["--dns", "a,b"], "dns:// takes one name"),
         (["--endpoints", "a", "--format", "xml"], "--format"),
         (["--endpoints", "a", "-H", "x"], "expected a header 'NAME: VALUE'"),

@@ -252,10 +252,10 @@ def test_arrays_that_are_no_tensors_are_refused(client):
     assert ask(client, "wrong") == [
         "it has no 'data'",
         "it has no 'shape'",
-        "its 'typestr' is not a type of tensors",
-        "its 'typestr' is not a type of tensors",
+        "its 'typestr' is not a tensor type",
+        "its 'typestr' is not a tensor type",
         "only contiguous arrays that are stored in C-Order are supported",
-        f"it has an impossible shape [{1 << 62},8]",
+        f"it has an invalid shape [{1 << 62},8]",
         "cuPointerGetAttribute: CUDA_ERROR_INVALID_VALUE (invalid argument)",
         [3],
     ]

@@ -79,7 +79,7 @@ BAD = {
     "unknown_handler": (GOOD.replace("node {", 'node { input_stream_handler { input_stream_handler: "NoHandler" }'), "NoHandler"),
     "unknown_output_handler": (GOOD.replace("node {", 'node { output_stream_handler { output_stream_handler: "Other" }'),
         "InOrderOutputStreamHandler"),
-    "unknown_executor": (GOOD.replace("node {", 'node { executor: "mine"'), "executor 'mine' is not there"),
+    "unknown_executor": (GOOD.replace("node {", 'node { executor: "mine"'), "executor 'mine' not found"),
     "executor_type": (GOOD + 'executor { name: "mine" type: "Gpu" }', "type 'Gpu' is not known"),
     "negative_threads": (GOOD + "num_threads: -1\n", "num_threads is -1"),
     "packet_factory": (GOOD + 'packet_factory { packet_factory: "F" }', "packet_factory is not supported"),
@@ -108,7 +108,7 @@ BAD = {
     "queue_negative": ("# OVMS_GRAPH_QUEUE_MAX_SIZE: -1\n" + GOOD, "OVMS_GRAPH_QUEUE_MAX_SIZE is '-1'"),
     "queue_garbage": ("# OVMS_GRAPH_QUEUE_MAX_SIZE: many\n" + GOOD, "OVMS_GRAPH_QUEUE_MAX_SIZE is 'many'"),
     "queue_more": ("#OVMS_GRAPH_QUEUE_MAX_SIZE:3 of them\n" + GOOD, "OVMS_GRAPH_QUEUE_MAX_SIZE is '3 of them'"),
-    "py_queue_loopback": ("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + looped(BACK_EDGE + SYNC_SET), "has LOOPBACK, which a graph with"),
+    "py_queue_loopback": ("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + looped(BACK_EDGE + SYNC_SET), "has LOOPBACK, which OVMS_GRAPH_QUEUE_MAX_SIZE"),
     # Converters.
     "converter_no_key": (passing("OVTENSOR:in", "OVMS_PY_TENSOR:out").replace(PASS, converter("OVTENSOR:in", "OVMS_PY_TENSOR:out")),
         "tag_to_output_tensor_names has no key 'OVMS_PY_TENSOR'"),
@@ -116,23 +116,23 @@ BAD = {
         passing("OVTENSOR:in", "OVMS_PY_TENSOR:out").replace(PASS, converter("OVTENSOR:in", "OVMS_PY_TENSOR:out", "OVTENSOR")),
         "tag_to_output_tensor_names has no key 'OVMS_PY_TENSOR'"),
     "converter_same": (OV + converter("OVTENSOR:in", "OVTENSOR:out"), "the other OVMS_PY_TENSOR"),
-    "converter_tag": (OV + converter("OVTENSOR:in", "PYTHON:out"), "tags begin with OVTENSOR or OVMS_PY_TENSOR"),
+    "converter_tag": (OV + converter("OVTENSOR:in", "PYTHON:out"), "tags must begin with OVTENSOR or OVMS_PY_TENSOR"),
     "converter_two": (
         OV + 'input_stream: "OVTENSOR2:more"\n'
         + converter("OVTENSOR:in", "OVMS_PY_TENSOR:x", "OVMS_PY_TENSOR").replace('output_stream: "OVMS', 'input_stream: "OVTENSOR_B:more" output_stream: "OVMS'),
         "as many inputs as outputs"),
     # Sessions and inference.
     "session_no_name": (inference(servable=""), "servable_name is missing"),
-    "session_input": (inference().replace('SESSION:s"\n', 'SESSION:s" input_stream: "in"\n', 1), "no input and no output streams"),
+    "session_input": (inference().replace('SESSION:s"\n', 'SESSION:s" input_stream: "in"\n', 1), "must not have input or output streams"),
     "inference_no_session": (inference(side=""), 'input_side_packet: "SESSION:<name>"'),
     "inference_map_and_list": (inference(renamed("input", "OVTENSORS", "b") + ' input_order_list: "b"', "OVTENSORS:in"),
         "tag_to_input_tensor_names and input_order_list are both set"),
-    "inference_list_alone": (inference('input_order_list: "b"'), "input_order_list is set, and no input stream carries a vector"),
-    "inference_vector_alone": (inference("", "OVTENSORS:in"), "carries a vector, and input_order_list is not set"),
-    "inference_vector_out": (inference("", "IN:in", "OVTENSORS:out"), "carries a vector, and output_order_list is not set"),
-    "inference_unused_key": (inference(renamed("input", "OTHER", "b")), "has the key 'OTHER', which is the tag of no stream"),
-    "inference_unused_out": (inference(renamed("output", "OTHER", "b")), "has the key 'OTHER', which is the tag of no stream"),
-    "inference_tflite": (inference("", "TFLITE_TENSOR:in"), "streams tagged TFLITE_TENSOR are not served"),
+    "inference_list_alone": (inference('input_order_list: "b"'), "input_order_list is set, but no input stream carries a vector"),
+    "inference_vector_alone": (inference("", "OVTENSORS:in"), "carries a vector, but input_order_list is not set"),
+    "inference_vector_out": (inference("", "IN:in", "OVTENSORS:out"), "carries a vector, but output_order_list is not set"),
+    "inference_unused_key": (inference(renamed("input", "OTHER", "b")), "has the key 'OTHER', which is not the tag of a stream"),
+    "inference_unused_out": (inference(renamed("output", "OTHER", "b")), "has the key 'OTHER', which is not the tag of a stream"),
+    "inference_tflite": (inference("", "TFLITE_TENSOR:in"), "streams tagged TFLITE_TENSOR are not supported"),
 }  # fmt: skip
 
 

@@ -436,9 +436,9 @@ def test_files_that_change_under_a_worker_are_not_taken_for_the_version(tmp_path
         models.save(models.add((-1, 3)), tmp_path / "any")
         [pid] = workers(server)
         os.kill(pid, signal.SIGKILL)
-        server.wait_for_log("the files of model 'any' are not those any more that it was loaded from; load it anew")
+        server.wait_for_log("the files of model 'any' changed since it was loaded; reload it")
         client = connect("grpc", server)
-        with pytest.raises(InferenceServerException, match="load it anew"):
+        with pytest.raises(InferenceServerException, match="reload it"):
             client.infer("any", {"b": np.ones((1, 2), np.float32)})
 
 
@@ -527,7 +527,7 @@ def test_a_level_of_a_model_inside_the_server_is_refused(repository, serve):
     server = serve(repository, "--exit-on-error=false", "--strict-readiness=false", ready=False)
     status, index = server.json("POST", "/v2/repository/index")
     assert status == 200
-    assert "parameter 'WORKER_ISOLATION' is of models that have a process of their own" in index[0]["reason"]
+    assert "parameter 'WORKER_ISOLATION' needs an isolated model" in index[0]["reason"]
 
 
 def nodes_config(*pipelines, **library):
@@ -727,13 +727,13 @@ def test_each_request_of_a_graph_has_one_outcome_while_its_library_is_killed(tmp
     config = calculators_config(tmp_path, passes=calculator("DelayCalculator"))
     options = ("--isolate=calculators", "--calculator-library", CALCULATORS)
     with OvmsServer(config, *options, workdir=tmp_path) as server:
-        kill_workers_under_load(server, connect, ask, "is not healthy|has ended, and with it")
+        kill_workers_under_load(server, connect, ask, "is not healthy|its state is lost")
 
 
 @pytest.mark.parametrize(
     ("library", "text"),
     [
-        ("wrong_version", "it was made for version 2 of the interface of calculators"),
+        ("wrong_version", "it was built for version 2 of the calculator interface"),
         ("crash_at_open", "is not healthy. It was ended by signal 6"),
     ],
 )

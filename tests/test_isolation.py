@@ -490,7 +490,7 @@ def test_a_model_can_ask_for_more_and_not_for_less(repository, serve):
         "'none' is less than the server's 'basic'; only --worker-isolation=less=none can lower it"
         in index["less"]["reason"]
     )
-    assert "'severe' is not a level of isolation: none, basic, strict or separate" in index["wrong"]["reason"]
+    assert "unknown isolation level 'severe'; expected none, basic, strict or separate" in index["wrong"]["reason"]
 
 
 FACTS = (
@@ -805,7 +805,7 @@ def test_separate_names_the_ids_that_there_are(repository):
         server.wait_exit()
         server.stop(status=1)
         assert (
-            "--worker-isolation=separate is not possible here: --worker-user-ids 1879048192-1879052287 are not all users "
+            "--worker-isolation=separate is not possible here: --worker-user-ids 1879048192-1879052287 are not all mapped "
             "here; /proc/self/uid_map has 0-0, 1-1000" in server.stderr
         )
 
@@ -931,10 +931,7 @@ def test_what_unpacks_an_environment_reaches_nothing_else(repository, serve, tmp
     loading.join()
     ((code, answer),) = answers
     assert code == 400
-    assert (
-        "environment archive 'environment.tar.gz': the process that unpacks it has ended before it was done"
-        in answer["error"]
-    )
+    assert "environment archive 'environment.tar.gz': its unpacking process ended early" in answer["error"]
 
 
 def test_the_start_says_what_holds(hostile):
@@ -948,8 +945,8 @@ def test_the_start_says_what_holds(hostile):
 
 def test_wrong_options_are_refused(repository):
     for option, text in (
-        ("--worker-isolation=severe", "'severe' is not a level of isolation: none, basic, strict or separate"),
-        ("--worker-isolation==basic", "names no model before the '='"),
+        ("--worker-isolation=severe", "unknown isolation level 'severe'; expected none, basic, strict or separate"),
+        ("--worker-isolation==basic", "has no model name before the '='"),
         ("--worker-path=relative", "'relative' is not an absolute path"),
         ("--worker-env=A=B", "'A' must be only a variable name"),
         ("--worker-user-ids=5-4", "out of range 5 to"),

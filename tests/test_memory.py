@@ -117,7 +117,7 @@ def test_a_process_that_hands_over_too_much_is_ended(repository, serve, connect)
         return client.infer("maker", {"SIZE": np.array([size], np.int32)}).as_numpy("B").size
 
     assert make(1_000_000) == 1_000_000
-    text = "It was ended because it has handed over more than 20000000 bytes of shared memory (--worker-shm-max-bytes)"
+    text = "It was ended because it sent more than 20000000 bytes of shared memory (--worker-shm-max-bytes)"
     with client.fails("INTERNAL", contains=text):
         make(30_000_000)
     assert make(1_000_000) == 1_000_000

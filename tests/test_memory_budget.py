@@ -319,7 +319,7 @@ def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
     (folder / "wait").touch()
     repository.add_identity("echo")
     server = serve(repository, f"--model-max-queued-bytes={10 * MIB}")
-    text = f"requests that wait for 'slow' have too many bytes of inputs (--model-max-queued-bytes={10 * MIB})"
+    text = f"queued requests for 'slow' exceed the limit of input bytes (--model-max-queued-bytes={10 * MIB})"
     large = request(MIB)
     large.model_name = "slow"
     with grpc.insecure_channel(server.grpc, [("grpc.max_receive_message_length", -1)]) as channel:
@@ -351,7 +351,7 @@ def test_a_slow_model_does_not_take_the_room_of_others(repository, serve):
         # Other requests have room, and so have small ones.
         assert len(stub.ModelInfer(request(MIB), timeout=60).raw_output_contents[0]) == 4 * MIB
         assert refused_of(server, "model-max-queued-bytes") == 3
-        assert server.log.count("--model-max-queued-bytes: requests that wait for 'slow'") == 1
+        assert server.log.count("--model-max-queued-bytes: queued requests for 'slow'") == 1
         (folder / "wait").unlink()
         for one in first:
             assert len(one.result().raw_output_contents[0]) == 4 * MIB

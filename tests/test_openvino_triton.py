@@ -84,7 +84,9 @@ def test_strings_may_be_more_with_each_request(server, client):
 
 
 def test_positions_that_crash_openvino_cost_their_request_alone(server, client):
-    server.wait_for_log(r"model 'pick' has a process of its own: .*GatherND '.*' takes positions or counts of requests")
+    server.wait_for_log(
+        r"model 'pick' runs in a separate process: .*GatherND '.*' takes positions or counts from requests"
+    )
     good = {"x": np.array([[3], [0]])}
     np.testing.assert_array_equal(client.infer("pick", good).as_numpy("y"), [3, 0])
     with pytest.raises(InferenceServerException, match="Stub process 'pick' is not healthy"):

@@ -360,4 +360,4 @@ class TestHealth:
     def test_refuses_what_it_does_not_understand(self):
         assert self.ask("--timeout", "0")[2].startswith("braid health: --timeout: '0' is not a whole number from 1 to")
         assert self.ask("--what")[2].startswith("braid health: unknown option '--what'\n")
-        assert self.ask("a", "b")[2].startswith("braid health: one URL is asked at a time; 'b' is a second one\n")
+        assert self.ask("a", "b")[2].startswith("braid health: only one URL is allowed; 'b' is a second one\n")

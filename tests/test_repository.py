@@ -527,8 +527,8 @@ def test_a_folder_that_is_no_repository(repository, serve, tmp_path):
     server = serve(model, "--exit-on-error=false", "--strict-readiness=false")
     server.wait_for_log(f"'{model}' looks like the folder of a model: .* braid serve {repository.path}\n")
     server = serve(tmp_path / "empty")
-    server.wait_for_log(f"'{tmp_path}/empty' has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it")
+    server.wait_for_log(f"'{tmp_path}/empty' has no model folder; expected MODEL/config.pbtxt and MODEL/1/ in it")
     server = serve(mixed)
     server.wait_for_log(
-        f"'{mixed.path}' has a config.json, which is not read: .*--config_path {mixed.path}/config.json\n"
+        f"'{mixed.path}' has a config.json, which a model repository does not use; .*--config_path {mixed.path}/config.json\n"
     )

@@ -382,7 +382,7 @@ def test_a_dead_worker_loses_its_sequences_alone(repository, serve, connect):
     kept = texts(send(client, "two", 1, 2, start=True))[3]
     assert lost != kept
     os.kill(int(lost), signal.SIGKILL)
-    text = "sequence 1 of model 'two' was lost when instance 'two_0_0' ended; begin it again with the START flag"
+    text = "sequence 1 of model 'two' was lost when instance 'two_0_0' ended; restart it with the START flag"
     server.wait_for_log(r"Stub process 'two_0_0' is not healthy")
     with client.fails("UNAVAILABLE", text):
         send(client, "two", 1, 1)

@@ -131,8 +131,8 @@ def test_a_file_that_cannot_be_read_is_set_aside(setting, what):
     setting.file().write_bytes(image)
     with setting.serve_keeping() as server:
         reason = {
-            "damaged": "it is damaged: its checksum is another one",
-            "other-format": "it has format 2, this server reads format 1",
+            "damaged": "it is damaged: its checksum does not match",
+            "other-format": "it has format 2, but this server reads format 1",
         }[what]
         assert f"sum' version 1: its sequences cannot be restored from {setting.file()}: {reason}" in server.log
         setting.assert_missing(server, 1)
@@ -151,7 +151,7 @@ def test_sequences_outlast_a_reload_with_other_settings(setting):
         setting.reload(server)
         assert setting.ask(server, 6, 1) == 11
         # The held request is answered once the sequence is restored, perhaps before the server logs it.
-        server.wait_for_log("'sum' version 1: 1 sequence carried over from the version that served before")
+        server.wait_for_log("'sum' version 1: 1 sequence carried over from the previous version")
         setting.reload(server)
         assert setting.ask(server, 7, 1, end=True) == 18
 
@@ -190,7 +190,7 @@ def test_at_a_reload_no_request_waits_for_one_that_is_held(two_slots):
         assert runs.result() == 4
         assert [each.result() for each in wait] == [30, 40]
         assert held.result() == 8
-        server.wait_for_log("'sum' version 1: 4 sequences carried over from the version that served before")
+        server.wait_for_log("'sum' version 1: 4 sequences carried over from the previous version")
         for sequence, total in ((1, 4), (2, 8), (3, 30), (4, 40)):
             assert setting.ask(server, 100, sequence, end=True) == 100 + total
 
@@ -201,7 +201,7 @@ def test_a_reload_of_another_model_drops_sequences(setting):
         setting.change_model()
         setting.reload(server)
         setting.assert_missing(server, 1)
-        server.wait_for_log("1 sequence dropped: the version that was loaded in their place is another model")
+        server.wait_for_log("1 sequence dropped: the new version is a different model")
 
 
 def test_an_unloaded_model_finds_its_sequences_again(tmp_path):
@@ -257,12 +257,12 @@ def test_a_folder_that_cannot_be_used_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     for path, reason in (
         (tmp_path / "file", "is not a folder"),
-        (tmp_path / "no" / "folder", "cannot be made: No such file or directory"),
+        (tmp_path / "no" / "folder", "cannot be created: No such file or directory"),
         (pathlib.Path("/proc/self"), "cannot be written"),
     ):
         status, text = serve_and_fail(models, "--sequence_state_path", path)
         assert status == 1
-        assert f"error: the folder for the states of sequences, '{path}', {reason}" in text
+        assert f"error: the folder for sequence states '{path}' {reason}" in text
     status, text = serve_and_fail(models, "--sequence_state_path=")
     assert status == 1
     assert "--sequence_state_path must not be empty" in text

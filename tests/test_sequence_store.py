@@ -214,17 +214,14 @@ def test_an_owner_that_was_taken_for_dead_is_fenced(setting, redis, mode):
             old.process.send_signal(signal.SIGCONT)
         status, text = refusal(setting, old, 100, 9)
         assert status == 409
-        assert (
-            text
-            == "sequence 9 of model 'sum' has gone on at another replica, or was begun again there: this step was not done"
-        )
+        assert text == "sequence 9 of model 'sum' continued or restarted at another replica: this step was not done"
         assert counted(old, "fenced") == 1
         assert setting.ask(new, 1, 9) == 16
         # Its cached state is gone: it takes the sequence over like any replica.
         assert setting.ask(old, 1, 9) == 17
         time.sleep(0.2)  # within the lag the other one may not know it yet
         status, text = refusal(setting, new, 1, 9)
-        assert "has gone on at another replica" in text
+        assert "continued or restarted at another replica" in text
 
 
 def test_two_replicas_race_for_a_sequence(setting, redis):
@@ -239,7 +236,7 @@ def test_two_replicas_race_for_a_sequence(setting, redis):
                 if status == 200:
                     done.append((value_of(answer), value))
                 else:
-                    assert "has gone on at another replica" in answer["error"], answer
+                    assert "continued or restarted at another replica" in answer["error"], answer
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             for each in [pool.submit(client, server, 10**i) for i, server in enumerate((one, two, one, two))]:
@@ -266,7 +263,7 @@ def test_an_owner_whose_sequence_was_ended_elsewhere_is_told(setting, redis):
         assert setting.ask(two, 7, 3, end=True) == 12
         status, text = refusal(setting, one, 1, 3)
         assert status == 409
-        assert "is not in the store of sequences any more" in text
+        assert "is no longer in the sequence store" in text
         setting.assert_missing(one, 3)
 
 
@@ -281,7 +278,7 @@ def test_a_client_can_say_which_step_it_means(setting, redis):
         for server in (first, second):
             status, text = refusal(setting, server, 6, 2, step=2)
             assert status == 400
-            assert text == "this is step 2 of sequence 2 of model 'sum', whose next step is 3: it was done before"
+            assert text == "this is step 2 of sequence 2 of model 'sum', whose next step is 3: it is already done"
         status, text = refusal(setting, second, 6, 2, step=5)
         assert text == "this is step 5 of sequence 2 of model 'sum', whose next step is 3"
         assert value_of(send(setting, second, 7, 2, step=3)[1]) == 18
@@ -319,9 +316,9 @@ def test_without_the_store_steps_are_refused(setting, redis):
         status, text = refusal(setting, server, 6, 1)
         assert time.monotonic() - begun < 8
         assert status == 503
-        assert text.startswith("step 2 of sequence 1 of model 'sum' could not be kept, and whether it was is not known")
+        assert text.startswith("step 2 of sequence 1 of model 'sum' may or may not be stored")
         redis.signal(signal.SIGCONT)
-        server.wait_for_log("the store of sequences can be used again|the connection to the store")
+        server.wait_for_log("the sequence store is available again|the connection to the sequence store")
         # The step may have been done; the store knows.
         wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, what="the store to be used again")
         status, answer = send(setting, server, 0, 1)
@@ -337,7 +334,7 @@ def test_a_store_that_has_lost_its_data_is_no_reason_to_guess(setting, redis):
         wait_until(lambda: send(setting, server, 0, 2, start=True)[0] == 200, what="the store to be used again")
         status, text = refusal(setting, server, 6, 1)
         assert status == 409
-        assert "is not in the store of sequences any more (it was ended, has expired, or the store has lost it)" in text
+        assert "is no longer in the sequence store (it ended, expired or was lost)" in text
         setting.assert_missing(server, 1)
         assert setting.ask(server, 7, 1, start=True) == 7
 
@@ -416,7 +413,7 @@ def test_a_replica_that_is_cut_off_does_not_answer_from_an_old_state(setting, re
         relay.cut()
         assert setting.ask(two, 6, 1) == 11
         status, text = refusal(setting, one, 100, 1)
-        assert (status, "whether it was is not known" in text) == (503, True)
+        assert (status, "may or may not be stored" in text) == (503, True)
         status, text = refusal(setting, one, 100, 2)
         assert status == 503
         relay.mend()
@@ -439,7 +436,9 @@ def test_a_replica_that_goes_on_alone_is_told_when_another_has_gone_on(setting, 
         assert setting.ask(two, 6, 1) == 11  # without the steps that the other replica has answered alone
         relay.mend()
         wait_until(lambda: counted(one, "unconfirmed") == 0, what="the store to have all")
-        one.wait_for_log("steps that were answered are lost: sequence 1 of model 'sum' has gone on at another replica")
+        one.wait_for_log(
+            "steps that were already answered are lost: sequence 1 of model 'sum' continued or restarted at another replica"
+        )
         assert setting.ask(one, 7, 1) == 18
         assert setting.ask(two, 7, 2) == 22
 
@@ -454,8 +453,8 @@ def test_a_sequence_of_another_model_is_refused(setting, redis):
     with replica(setting, redis) as server:
         status, text = refusal(setting, server, 6, 1)
         assert text == (
-            "sequence 1 of model 'sum' was begun with another model of that name and version (its files or states "
-            "differ); begin it again"
+            "sequence 1 of model 'sum' belongs to a different model of that name and version (its files or states "
+            "differ); restart it"
         )
         assert setting.ask(server, 6, 1, start=True) == 6
 
@@ -495,10 +494,7 @@ def test_what_a_model_keeps_to_itself_stays_with_its_server(tmp_path, redis):
         return server.json("POST", "/v2/models/own/infer", body)
 
     with Server([repository.path], "--sequence_state_store", redis.url, workdir=tmp_path) as server:
-        assert (
-            server.log.count("'own' version 1: the model itself keeps what its sequences have and does not give it")
-            == 1
-        )
+        assert server.log.count("'own' version 1: its sequences cannot be saved: the model keeps") == 1
         assert value_of(ask(server, 5, sequence_start=True)[1]) == 5
         status, answer = ask(server, 6)
         assert (status, value_of(answer), "parameters" in answer) == (200, 11, False)
@@ -616,7 +612,7 @@ def test_a_password(tmp_path):
     secret.write_text("wrong\n")
     with Redis(tmp_path, password="open sesame") as redis:
         with replica(setting, redis, "--sequence_state_store_password_file", secret) as server:
-            server.wait_for_log("the store of sequences cannot be used: it refuses AUTH: WRONGPASS")
+            server.wait_for_log("the sequence store is unavailable: it refuses AUTH: WRONGPASS")
             status, text = refusal(setting, server, 5, 1, start=True)
             assert status == 503
             assert "it refuses AUTH" in text
@@ -626,7 +622,7 @@ def test_a_password(tmp_path):
             assert setting.ask(server, 6, 1) == 11
             assert "open sesame" not in server.log
         with replica(setting, redis) as server:
-            server.wait_for_log("the store of sequences cannot be used: it refuses SELECT: NOAUTH")
+            server.wait_for_log("the sequence store is unavailable: it refuses SELECT: NOAUTH")
 
 
 def test_tls(tmp_path):
@@ -639,16 +635,16 @@ def test_tls(tmp_path):
             assert setting.ask(server, 5, 1, start=True) == 5
             assert setting.ask(server, 6, 1) == 11
         with replica(setting, redis) as server:
-            server.wait_for_log("the store of sequences cannot be used: TLS: .*certificate")
+            server.wait_for_log("the sequence store is unavailable: TLS: .*certificate")
             assert refusal(setting, server, 5, 1, start=True)[0] == 503
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--sequence_state_store", "redis://:open-sesame@host/0"], "a password in the URL would be seen by all"),
-        (["--sequence_state_store", "redis+sentinel://host"], "it names no master that the sentinels know"),
-        (["--sequence_state_store", "memcached://host"], "the scheme is not known"),
+        (["--sequence_state_store", "redis://:open-sesame@host/0"], "the URL must not have a password"),
+        (["--sequence_state_store", "redis+sentinel://host"], "the master's name is missing"),
+        (["--sequence_state_store", "memcached://host"], "unknown scheme"),
         (["--sequence_state_store_mode", "behind"], "--sequence_state_store_mode needs --sequence_state_store"),
         (["--sequence_state_store", "redis://h", "--sequence_state_path", "s"], "cannot be set together"),
         (["--sequence_state_store", "redis://h", "--sequence_state_store_lag_ms", "5"], "needs --sequence_state_store_mode=behind"),

@@ -48,7 +48,7 @@ CONTROL_SHAPE = (INVALID, "Invalid input shape - Required shape for sequence_con
 
 
 def header_error(header, body):
-    return (INVALID, f"the sequence of the request is '{header}' by its header {HEADER} and '{body}' by its body")
+    return (INVALID, f"the request names two sequences: '{header}' by its header {HEADER} and '{body}' by its body")
 
 
 class RefusedError(Exception):
@@ -446,16 +446,16 @@ def test_parameters(caller, sequence):
     answers(caller.ask("sum", row(2), parameters=more), row(3), sequence)
     # As in inputs.
     answers(caller.ask("sum", row(3), sequence, NONE, parameters=more), row(6), sequence)
-    disagree = f"the sequence of the request is '7' by its inputs and '{sequence}' by its parameters"
+    disagree = f"the request names two sequences: '7' by its inputs and '{sequence}' by its parameters"
     caller.refuses((INVALID, disagree), "sum", row(1), 7, parameters=more)
-    disagree = "sequence_control_input says something else than the parameters sequence_start and sequence_end"
+    disagree = "sequence_control_input contradicts the parameters sequence_start and sequence_end"
     caller.refuses((INVALID, disagree), "sum", row(1), None, START, parameters={**more, "sequence_end": True})
     answers(caller.ask("sum", row(4), parameters={**more, "sequence_end": True}), row(10), sequence)
     # A single request can be a whole sequence.
     both = {**more, "sequence_start": True, "sequence_end": True}
     answers(caller.ask("sum", row(4), parameters=both), row(4), sequence)
     caller.refuses(MISSING, "sum", row(1), parameters=more)
-    text = "a sequence of a stateful model is named by a number, not by the text 'name'"
+    text = "a sequence of a stateful model needs a numeric id, not 'name'"
     caller.refuses((INVALID, text), "sum", row(1), parameters={"sequence_id": "name"})
 
 
@@ -468,7 +468,7 @@ def test_the_header(caller, sequence):
     caller.refuses(header_error(7, sequence), "sum", row(1), parameters=more, header=7)
     answers(caller.ask("sum", row(4), parameters=more, header=sequence), row(10), sequence)
     caller.refuses(NO_ID, "sum", row(1), header=0)
-    text = "a sequence of a stateful model is named by a number, not by the text 'seven'"
+    text = "a sequence of a stateful model needs a numeric id, not 'seven'"
     caller.refuses((INVALID, text), "sum", row(1), header="seven")
     answers(caller.ask("sum", row(5), None, END, header=sequence), row(15), sequence)
 

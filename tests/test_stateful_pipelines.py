@@ -245,12 +245,12 @@ def test_many_sequences_beside_each_other(server):
         (
             "p_cut",
             "Functionality not implemented - pipeline 'p_cut', node 'a': model 'sum' is stateful and would run once for "
-            "each piece of 'c': a sequence has one turn a request",
+            "each piece of 'c'; a request can run it only once",
         ),
         (
             "p_twice",
-            "Functionality not implemented - pipeline 'p_twice', node 'b': model 'sum' is stateful and behind node 'a' "
-            "already: a sequence has one turn a request",
+            "Functionality not implemented - pipeline 'p_twice', node 'b': model 'sum' is stateful and already used "
+            "by node 'a'; a request can run it only once",
         ),
     ],
 )
@@ -371,7 +371,7 @@ def test_a_stream_that_fails_takes_back_what_it_has_not_answered(server, client)
 
 
 def test_a_graph_over_a_model_that_forbids_it(client, server):
-    text = f"graph 'g_private': 'private' is a stateful model, which sessions of graphs cannot ask {OPT_IN}"
+    text = f"graph 'g_private': 'private' is a stateful model, which sessions of graphs cannot call {OPT_IN}"
     server.wait_for_log(re.escape(text))
     assert not client.is_model_ready("g_private")
     assert model_status(server, "g_private") == (1, LOADING, FAILED_PRECONDITION, "FAILED_PRECONDITION")
@@ -494,4 +494,4 @@ def test_user_code_asks_a_stateful_model(mixed_client):
 
 def test_user_code_cannot_name_a_sequence_by_a_text(mixed_client):
     text = refusal(mixed_client.infer, "text_caller", [tensor("x", X)])
-    assert "named by a number, not by the text 'a text'" in text
+    assert "needs a numeric id, not 'a text'" in text

@@ -130,7 +130,7 @@ def test_settings_that_stateful_excludes(serve, settings, text):
 def test_a_model_without_state_is_refused(serve):
     server = serve({"plain": plain_models.scale()})
     assert server.states("plain") == {1: "LOADING"}
-    server.wait_for_log("cannot be stateful: it keeps nothing between requests")
+    server.wait_for_log("cannot be stateful: it has no variables")
 
 
 @pytest.mark.parametrize("name", ["sequence_id", "sequence_control_input"])
@@ -139,7 +139,7 @@ def test_names_that_are_kept_for_sequences(serve, name):
     model.input(0).set_names({name})
     server = serve({"sum": model})
     assert server.states("sum") == {1: "LOADING"}
-    server.wait_for_log(f"input '{name}' of stateful model 'sum' has a name that is kept for sequences")
+    server.wait_for_log(f"input '{name}' of stateful model 'sum' has a name reserved for sequences")
 
 
 def test_low_latency_transformation_is_what_gives_a_loop_its_state(serve):

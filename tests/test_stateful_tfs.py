@@ -518,7 +518,7 @@ def test_a_header_names_the_sequence(client, sequence):
     answers(client.ask("sum", row(1), control=START, header=header), row(1), sequence)
     answers(client.ask("sum", row(1), header=header), row(2), sequence)
     answers(client.ask("sum", row(1), sequence, header=header), row(3), sequence)
-    text = f"the sequence of the request is '{sequence}' by its header braid-sequence-id and '7' by its body"
+    text = f"the request names two sequences: '{sequence}' by its header braid-sequence-id and '7' by its body"
     refused(invalid(text), client, "sum", row(1), 7, header=header)
     answers(client.ask("sum", row(1), 0, END, header=header), row(4), sequence)
     refused(MISSING, client, "sum", row(1), header=header)

@@ -155,8 +155,8 @@ def test_a_file_for_numbers_that_holds_none_is_refused(server, tmp_path):
         refused = attempt(server, "http", "any", "-d", f"IN=@{tmp_path}/file")
         assert refused.returncode == 2
         assert refused.stderr == (
-            f"braid try: -d IN: {tmp_path}/file: it is not an image, a .npy or a text of numbers, and as bytes of INT64 does "
-            f"not fit: {why}\n"
+            f"braid try: -d IN: {tmp_path}/file: it is not an image, a .npy file or a list of numbers, and does not fit "
+            f"as bytes of INT64: {why}\n"
         )
     # A server decodes the bytes of an image.
     (tmp_path / "image").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\2\0\0\0")

@@ -54,7 +54,7 @@ PATIENCE = 20
 
 def limit_of(model, milliseconds):
     return (
-        f"execute() of model '{model}' has given no answer for {milliseconds} ms in instance '{model}_0' "
+        f"execute() of model '{model}' has not answered for {milliseconds} ms in instance '{model}_0' "
         "(--execute-timeout-ms, EXECUTE_TIMEOUT_MS)"
     )
 
@@ -272,7 +272,7 @@ def test_a_python_node_has_the_limit_of_the_option(tmp_path, connect):
             return answer.as_numpy("out").tolist()
 
         assert run(1) == [2]
-        text = "execute() of a Python node of graph 'graph' has given no answer for 1000 ms (--execute-timeout-ms)"
+        text = "execute() of a Python node of graph 'graph' has not answered for 1000 ms (--execute-timeout-ms)"
         with pytest.raises(InferenceServerException, match=re.escape(text)):
             run(-1)
         server.wait_for_log(r" in hang_here")
@@ -338,7 +338,7 @@ def test_the_stop_of_the_server_shows_what_does_not_end(repository, tmp_path):
     with Server([repository.path], "--exit-timeout-secs=2", workdir=tmp_path) as server:
         server.stop()
         assert " in finalize_hangs_here" in server.log
-        assert "instance 'm_0' did not end in time and is killed" in server.log
+        assert "instance 'm_0' did not end in time and was killed" in server.log
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_limit_that_is_no_number_is_refused(repository, serve, key):
     server = serve(repository, "--model-control-mode=explicit")
     status, answer = server.json("POST", "/v2/repository/models/m/load")
     assert status != 200
-    assert f"parameter {key} of model 'm' is '2s'; a whole number from 0 (no limit) to " in answer["error"]
+    assert f"parameter {key} of model 'm' is '2s'; expected a whole number from 0 (no limit) to " in answer["error"]
 
 
 def test_a_thread_that_stands_still_is_seen(repository, tmp_path):

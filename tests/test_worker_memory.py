@@ -112,7 +112,7 @@ def test_a_model_that_leaks_is_replaced_and_no_request_is_lost(repository, serve
     assert re.search(
         rf"instance 'm_0' takes \d+ bytes of memory, more than {limit} \(--worker-memory-max-bytes", server.log
     )
-    assert re.search(r"instance 'm_0' has a fresh process after \d+ ms", server.log)
+    assert re.search(r"instance 'm_0' has a new process after \d+ ms", server.log)
     assert "is not healthy" not in server.log
     wait_until(lambda: not alive(first), PATIENCE, "the end of the first process")
 
@@ -148,7 +148,7 @@ def test_a_fresh_process_that_does_not_start_leaves_the_old_one(repository, serv
     client = connect("grpc", server)
     (folder / "FAIL").touch()
     before = ask(client, 1, 150 * MIB)
-    server.wait_for_log(r"instance 'm_0' goes on with its process, as a fresh one could not be started: .*it does not")
+    server.wait_for_log(r"instance 'm_0' keeps its process; cannot start a new one: .*it does not")
     assert ask(client, 2, 0) == before
     assert replacements(server) == 0
 
@@ -193,7 +193,7 @@ def test_a_replacement_waits_for_the_end_of_sequences(repository, serve, connect
         return ask(client, number, leaked, sequence_id=7, **flags)
 
     before = step(1, 150 * MIB, sequence_start=True)
-    server.wait_for_log(r"a fresh process is started in its place")
+    server.wait_for_log("starting a new process")
     # The process keeps its state of the sequence.
     for number in range(2, 200):
         assert step(number) == before
@@ -209,7 +209,7 @@ def test_sequences_begin_elsewhere_while_an_instance_waits_for_its_own(repositor
     server = serve(repository, f"--worker-memory-max-bytes={100 * MIB}")
     client = connect("grpc", server)
     first = ask(client, 1, 150 * MIB, sequence_id=1, sequence_start=True)
-    server.wait_for_log(r"a fresh process is started in its place")
+    server.wait_for_log("starting a new process")
     server.wait_for_log(r"takes \d+ bytes of memory")
     other = None
     for sequence in range(2, 30):
@@ -226,7 +226,7 @@ def test_sequences_that_do_not_end_are_lost_with_a_word(repository, serve, conne
     server = serve(repository, f"--worker-memory-max-bytes={100 * MIB}")
     client = connect("grpc", server)
     before = ask(client, 1, 150 * MIB, sequence_id=7, sequence_start=True)
-    server.wait_for_log(r"instance 'm_0' was replaced while it had 1 sequences, which are lost", PATIENCE)
+    server.wait_for_log(r"instance 'm_0' was replaced and lost 1 sequences", PATIENCE)
     with pytest.raises(InferenceServerException, match="sequence 7 of model 'm' was lost when instance 'm_0' ended"):
         ask(client, 2, 0, sequence_id=7)
     assert ask(client, 1, 0, sequence_id=7, sequence_start=True, sequence_end=True) != before

@@ -77,7 +77,7 @@ Deferral::~Deferral() {
   if (!target_) return;
   const RetryingAllocation retrying;
   Finish(std::uncaught_exceptions() > 0 ? UnwindingStatus()
-                                        : InternalError("The node has given up its work without a result."));
+                                        : InternalError("The node stopped its work without a result."));
 }
 
 void Deferral::Finish(Status status) {

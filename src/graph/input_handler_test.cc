@@ -243,7 +243,7 @@ TEST_F(InputHandlerTest, MuxRefusesNumbersOfNoInput) {
   EXPECT_EQ(
       recorder->Wait(),
       InvalidArgumentError("CalculatorGraph::Run() failed: \nCalculator::Process() for node \"Note\" failed: "
-                           "SELECT has 2 at 1; expected a number of an input, 0 to 1"));
+                           "SELECT has 2 at 1; expected an input number from 0 to 1"));
 }
 
 TEST_F(InputHandlerTest, TimestampAlignMovesTheOthersToTheBase) {

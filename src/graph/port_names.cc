@@ -59,7 +59,7 @@ Result<Parsed> Parse(std::string_view text) {
     // ":0:name" is the syntax of a port with an index but no tag.
     if (!IsTag(rest) && !(rest.empty() && parsed.has_index)) {
       return InvalidArgumentError(
-          std::string("'").append(text).append("' has a tag that is not of [A-Z_][A-Z0-9_]*"));
+          std::string("'").append(text).append("' has an invalid tag; expected [A-Z_][A-Z0-9_]*"));
     }
     parsed.port.tag = rest;
   } else {
@@ -67,7 +67,7 @@ Result<Parsed> Parse(std::string_view text) {
   }
   if (!IsName(parsed.port.name)) {
     return InvalidArgumentError(
-        std::string("'").append(text).append("' has a name that is not of [a-z_][a-z0-9_]*"));
+        std::string("'").append(text).append("' has an invalid name; expected [a-z_][a-z0-9_]*"));
   }
   return parsed;
 }
@@ -87,8 +87,8 @@ std::vector<Port> ParsePorts(const google::protobuf::RepeatedPtrField<std::strin
     std::vector<int>& of_tag = indices[parsed->port.tag];
     if (!parsed->has_index && parsed->port.tag.empty()) parsed->port.index = static_cast<int>(of_tag.size());
     if (std::ranges::find(of_tag, parsed->port.index) != of_tag.end()) {
-      faults.push_back(std::string(where) + ": '" + text + "' is the second of " +
-                       TagIndexText(parsed->port) + "; each tag and index may be there once");
+      faults.push_back(std::string(where) + ": '" + text + "' duplicates " + TagIndexText(parsed->port) +
+                       "; each tag and index must be unique");
       continue;
     }
     of_tag.push_back(parsed->port.index);
@@ -98,9 +98,9 @@ std::vector<Port> ParsePorts(const google::protobuf::RepeatedPtrField<std::strin
     std::ranges::sort(of_tag);
     for (size_t i = 0; i < of_tag.size(); ++i) {
       if (of_tag[i] == static_cast<int>(i)) continue;
-      faults.push_back(std::string(where) + ": " + tag + ":" + std::to_string(of_tag[i]) + " is there, but " +
+      faults.push_back(std::string(where) + ": " + tag + ":" + std::to_string(of_tag[i]) + " exists, but " +
                        tag + ":" + std::to_string(i) +
-                       " is not; the indices of a tag start at 0 and have no gaps");
+                       " does not; the indices of a tag start at 0 and have no gaps");
       break;
     }
   }

@@ -46,7 +46,7 @@ Status CallGuarded(Call call) {
     return InternalError(std::string("An exception was thrown: ") + error.what());
   } catch (...) {
     const RetryingAllocation retrying;
-    return InternalError("An exception of an unknown type was thrown.");
+    return InternalError("An unknown exception was thrown.");
   }
 }
 

@@ -49,7 +49,7 @@ Status Run::Impl::CheckPacket(int stream, const Packet& packet) const {
 
 Status Run::Impl::Give(NodeState& node, NodeState::Given& given) {
   if (given.kind == NodeState::Given::Kind::kSidePacket) {
-    return FailedPreconditionError("An output side packet is given before the run begins: in Open().");
+    return FailedPreconditionError("Output side packets must be set in Open(), before the run starts.");
   }
   const int number = node.node->outputs[static_cast<size_t>(given.port)];
   switch (given.kind) {

@@ -128,7 +128,7 @@ Run::Run(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Run::~Run() {
   const RetryingAllocation retrying;
-  Cancel(CancelledError("The run of the graph was given up."));
+  Cancel(CancelledError("The run of the graph was abandoned."));
 }
 
 // The run's observer may make these calls and release the run meanwhile. Each call keeps the run's state

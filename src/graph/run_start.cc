@@ -34,7 +34,7 @@ Status Run::Impl::TakeSidePackets() {
 
 Status Run::Impl::Start() {
   MutexLock lock(mutex_);
-  if (entered_) return FailedPreconditionError("The run of the graph has been started already.");
+  if (entered_) return FailedPreconditionError("The run of the graph was already started.");
   entered_ = true;
   Status status = failed_ ? FinalStatus() : TakeSidePackets();
   for (const int number : parts_.order) {
@@ -93,7 +93,7 @@ Status Run::Impl::TakeOpened(NodeState& node) {
   }
   node.given.clear();
   if (!HasSidePackets(node)) {
-    return FailedPreconditionError("The node has given no value for one of its output side packets.");
+    return FailedPreconditionError("The node set no value for one of its output side packets.");
   }
   return OkStatus();
 }

@@ -336,7 +336,7 @@ TEST_F(RunTest, ADeferralThatIsLostFailsTheNode) {
   }});
   LoadAndStart(kOneNode);
   Add(0, 1, 1);
-  EXPECT_THAT(recorder->Wait().message(), HasSubstr("The node has given up its work without a result."));
+  EXPECT_THAT(recorder->Wait().message(), HasSubstr("The node stopped its work without a result."));
 }
 
 TEST_F(RunTest, CancelEndsTheRunWhenDeferredNodesHaveEnded) {

@@ -129,9 +129,9 @@ class Builder {
   int AddStream(const std::string& name, const std::string& where) {
     const auto [at, added] = streams_.try_emplace(name, static_cast<int>(parts_->streams.size()));
     if (!added) {
-      faults_.push_back(where + ": stream '" + name + "' has another producer already, " +
+      faults_.push_back(where + ": stream '" + name + "' already has a producer, " +
                         ProducerText(parts_->streams[static_cast<size_t>(at->second)].producer) +
-                        "; each stream has one");
+                        "; each stream can have only one");
       return -1;
     }
     parts_->streams.emplace_back().name = name;
@@ -141,9 +141,9 @@ class Builder {
   int AddSidePacket(const std::string& name, const std::string& where) {
     const auto [at, added] = side_packets_.try_emplace(name, static_cast<int>(parts_->side_packets.size()));
     if (!added) {
-      faults_.push_back(where + ": side packet '" + name + "' has another producer already, " +
+      faults_.push_back(where + ": side packet '" + name + "' already has a producer, " +
                         ProducerText(parts_->side_packets[static_cast<size_t>(at->second)].producer) +
-                        "; each side packet has one");
+                        "; each side packet can have only one");
       return -1;
     }
     parts_->side_packets.emplace_back().name = name;
@@ -220,7 +220,7 @@ class Builder {
       if (stream < 0) continue;
       int& output = parts_->streams[static_cast<size_t>(stream)].graph_output;
       if (output >= 0) {
-        faults_.push_back("output_stream of the graph: '" + parts_->outputs[i].name + "' is there twice");
+        faults_.push_back("output_stream of the graph: '" + parts_->outputs[i].name + "' is listed twice");
       }
       output = static_cast<int>(i);
     }
@@ -243,7 +243,7 @@ class Builder {
       if (input < 0) {
         faults_.push_back(where + ": the node has no such input");
       } else if (!seen.insert(input).second) {
-        faults_.push_back(where + ": the input has another one already");
+        faults_.push_back(where + ": duplicate entry for the input");
       } else {
         node.back_edges[static_cast<size_t>(input)] = info.back_edge();
       }

@@ -75,7 +75,7 @@ void OrderNodes(Topology::Parts& parts, Faults& faults) {
     for (const int consumer : side_consumers[static_cast<size_t>(node)]) settle(consumer);
   }
   if (parts.order.size() < parts.nodes.size()) {
-    std::string text = "the graph has a cycle of or before these nodes:";
+    std::string text = "the graph has a cycle among or before these nodes:";
     for (size_t i = 0; i < parts.nodes.size(); ++i) {
       if (waits[i] > 0) text += " '" + parts.nodes[i].contract.node_name() + "'";
     }

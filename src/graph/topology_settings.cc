@@ -29,7 +29,7 @@ void CheckSettings(const Topology::Parts& parts, Faults& faults) {
          "use a node with an output_side_packet, e.g. ConstantSidePacketCalculator");
   refuse(config.packet_generator_size(), "packet_generator",
          "use a node with an output_side_packet, e.g. ConstantSidePacketCalculator");
-  refuse(config.status_handler_size(), "status_handler", "errors of a run are told to the client");
+  refuse(config.status_handler_size(), "status_handler", "errors of a run are sent to the client");
   if (config.num_threads() < 0) {
     faults.push_back("num_threads is " + std::to_string(config.num_threads()) +
                      "; expected 0 (as many as cores) or more");
@@ -47,7 +47,7 @@ void CheckSettings(const Topology::Parts& parts, Faults& faults) {
                        "' is not known; expected ThreadPoolExecutor or ApplicationThreadExecutor");
     }
     if (!executor.name().empty() && !executors.insert(executor.name()).second) {
-      faults.push_back("executor '" + executor.name() + "' is there twice");
+      faults.push_back("duplicate executor '" + executor.name() + "'");
     }
   }
   for (const TopologyNode& node : parts.nodes) {
@@ -55,7 +55,7 @@ void CheckSettings(const Topology::Parts& parts, Faults& faults) {
     CheckOutputHandler(NodeText(node), settings.output_stream_handler(), faults);
     if (!executors.contains(settings.executor())) {
       faults.push_back(NodeText(node) + ": executor '" + settings.executor() +
-                       "' is not there; expected the name of one of the graph's executor blocks");
+                       "' not found; expected the name of one of the graph's executor blocks");
     }
     if (settings.max_in_flight() < 0) {
       faults.push_back(NodeText(node) + ": max_in_flight is " + std::to_string(settings.max_in_flight()) +

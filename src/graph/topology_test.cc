@@ -77,16 +77,16 @@ TEST_F(TopologyTest, NodesOfOneNameGetNumbers) {
 
 TEST_F(TopologyTest, NamesAreChecked) {
   EXPECT_THAT(Faults(R"(input_stream: "In" node { calculator: "Any" })"),
-              HasSubstr("input_stream of the graph: 'In' has a name that is not of [a-z_][a-z0-9_]*"));
+              HasSubstr("input_stream of the graph: 'In' has an invalid name; expected [a-z_][a-z0-9_]*"));
   EXPECT_THAT(Faults(R"(input_stream: "in" node { name: "n" calculator: "Any" input_stream: "tag:in" })"),
-              HasSubstr("node 'n': input_stream: 'tag:in' has a tag that is not of [A-Z_][A-Z0-9_]*"));
+              HasSubstr("node 'n': input_stream: 'tag:in' has an invalid tag; expected [A-Z_][A-Z0-9_]*"));
   EXPECT_THAT(Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "T:x:in" })"),
               HasSubstr("'T:x:in' has an index that is not a number"));
   EXPECT_THAT(Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "T:1:in" })"),
-              HasSubstr("T:1 is there, but T:0 is not"));
+              HasSubstr("T:1 exists, but T:0 does not"));
   EXPECT_THAT(
       Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "T:in" input_stream: "T:0:in" })"),
-      HasSubstr("'T:0:in' is the second of T:0"));
+      HasSubstr("'T:0:in' duplicates T:0"));
 }
 
 TEST_F(TopologyTest, ProducersAndConsumers) {
@@ -96,7 +96,7 @@ TEST_F(TopologyTest, ProducersAndConsumers) {
   EXPECT_THAT(
       Faults(
           R"(input_stream: "a" node { name: "n" calculator: "Pass" input_stream: "a" output_stream: "a" })"),
-      HasSubstr("node 'n': stream 'a' has another producer already, the graph"));
+      HasSubstr("node 'n': stream 'a' already has a producer, the graph"));
   EXPECT_THAT(Faults(R"(output_stream: "x" node { calculator: "Any" })"),
               HasSubstr("output_stream of the graph: stream 'x' has no producer"));
   EXPECT_THAT(Faults(R"(node { name: "n" calculator: "Any" input_side_packet: "py" })"),
@@ -104,7 +104,7 @@ TEST_F(TopologyTest, ProducersAndConsumers) {
   EXPECT_TRUE(TryLoad(R"(node { calculator: "Any" input_side_packet: "py" })", {"py"}).ok());
   EXPECT_THAT(Faults(R"(node { name: "a" calculator: "Any" output_side_packet: "s" }
                         node { name: "b" calculator: "Any" output_side_packet: "s" })"),
-              HasSubstr("node 'b': side packet 's' has another producer already, node 'a'"));
+              HasSubstr("node 'b': side packet 's' already has a producer, node 'a'"));
 }
 
 TEST_F(TopologyTest, CalculatorsAndTheirContracts) {
@@ -126,7 +126,7 @@ TEST_F(TopologyTest, AllFaultsAreTold) {
       "node 'a': calculator 'Nothing' is not known\n"
       "node 'b': input stream 'missing' has no producer; expected an output of a node or an input of the "
       "graph\n"
-      "status_handler is not supported; errors of a run are told to the client");
+      "status_handler is not supported; errors of a run are sent to the client");
 }
 
 TEST_F(TopologyTest, TypesOfStreams) {
@@ -142,7 +142,7 @@ TEST_F(TopologyTest, TypesOfStreams) {
                         node { name: "a" calculator: "Sum" input_stream: "in" output_stream: "sum" }
                         node { name: "p" calculator: "Pass" input_stream: "sum" output_stream: "same" }
                         node { name: "b" calculator: "Text" input_stream: "same" output_stream: "t" })"),
-      HasSubstr("node 'p' hands values of input stream 'sum' on to output stream 'same', but output stream "
+      HasSubstr("node 'p' passes values of input stream 'sum' to output stream 'same', but output stream "
                 "'sum' of node 'a' has type int and input stream 'same' of node 'b' has type std::string"));
   Load(R"(input_stream: "in" output_stream: "out"
           node { calculator: "Pass" input_stream: "in" output_stream: "same" }
@@ -163,13 +163,13 @@ TEST_F(TopologyTest, CyclesNeedBackEdges) {
   const auto info = [](const std::string& tag_index, const std::string& back = "true") {
     return "input_stream_info { tag_index: \"" + tag_index + "\" back_edge: " + back + "}";
   };
-  EXPECT_THAT(Faults(graph("")), HasSubstr("the graph has a cycle of or before these nodes: 'a' 'b'"));
+  EXPECT_THAT(Faults(graph("")), HasSubstr("the graph has a cycle among or before these nodes: 'a' 'b'"));
   EXPECT_THAT(Faults(graph(info("BACK:0", "false"))), HasSubstr("the graph has a cycle"));
   EXPECT_EQ(Faults(graph(info("BACK:0"))), "none");
   EXPECT_EQ(Faults(graph(info("BACK"))), "none");
   EXPECT_THAT(Faults(graph(info("BACK:1"))),
               HasSubstr("node 'a': input_stream_info with tag_index 'BACK:1': the node has no such input"));
-  EXPECT_THAT(Faults(graph(info("BACK:0") + info("BACK"))), HasSubstr("the input has another one already"));
+  EXPECT_THAT(Faults(graph(info("BACK:0") + info("BACK"))), HasSubstr("duplicate entry for the input"));
   EXPECT_THAT(Faults(graph(info("BACK:x"))), HasSubstr("expected 'TAG', 'TAG:INDEX' or ':INDEX'"));
   for (const char* tag_index : {"1", ":1"}) {
     EXPECT_EQ(Faults(R"(input_stream: "in" node { calculator: "Any" input_stream: "in" input_stream: "loop"
@@ -182,11 +182,11 @@ TEST_F(TopologyTest, CyclesNeedBackEdges) {
 TEST_F(TopologyTest, Executors) {
   EXPECT_EQ(Faults(Graph("executor: \"slow\"", "executor { name: \"slow\" type: \"ThreadPoolExecutor\" }")),
             "none");
-  EXPECT_THAT(Faults(Graph("executor: \"slow\"")), HasSubstr("node 'Pass': executor 'slow' is not there"));
+  EXPECT_THAT(Faults(Graph("executor: \"slow\"")), HasSubstr("node 'Pass': executor 'slow' not found"));
   EXPECT_THAT(Faults(Graph("", "executor { name: \"e\" type: \"Other\" }")),
               HasSubstr("type 'Other' is not known"));
   EXPECT_THAT(Faults(Graph("", "executor { name: \"e\" } executor { name: \"e\" }")),
-              HasSubstr("executor 'e' is there twice"));
+              HasSubstr("duplicate executor 'e'"));
   EXPECT_THAT(Faults(Graph("", "num_threads: -1")), HasSubstr("num_threads is -1"));
   EXPECT_THAT(Faults(Graph("max_in_flight: -2")), HasSubstr("max_in_flight is -2"));
   EXPECT_THAT(Faults(Graph("", "max_queue_size: -2")), HasSubstr("max_queue_size is -2"));
@@ -221,7 +221,7 @@ TEST_F(TopologyTest, HandlersAndTheirOptions) {
           "the node"));
   EXPECT_THAT(
       Faults(Graph(Handler("SyncSet", "sync_set { tag_index: \":0\" } sync_set { tag_index: \":0\" }"))),
-      HasSubstr("tag_index ':0' is there twice"));
+      HasSubstr("tag_index ':0' is listed twice"));
   EXPECT_THAT(Faults(Graph(Handler("FixedSize", "target_queue_size: 0"))), HasSubstr("expected 1 or more"));
   EXPECT_THAT(Faults(Graph(Handler("TimestampAlign", "timestamp_base_tag_index: \"A:0\""))),
               HasSubstr("timestamp_base_tag_index of TimestampAlignInputStreamHandler is 'A:0'"));

@@ -87,14 +87,14 @@ void JoinSame(const TopologyNode& node, const NodePorts& from, const NodePorts& 
     const int input = type->same_as();
     if (input < 0 || input >= from.ports.size()) {
       faults.push_back(NodeText(node) + ": " + PortText(side.kind, side.ports[port]) +
-                       " must have the type of input " + std::to_string(input) + ", which is not there");
+                       " must have the type of input " + std::to_string(input) + ", which does not exist");
       continue;
     }
     const int other = from.members[static_cast<size_t>(input)];
     if (other < 0 || sets.Join(other, member)) continue;
-    faults.push_back(NodeText(node) + " hands values of " + PortText(from.kind, from.ports[input]) +
-                     " on to " + PortText(side.kind, side.ports[port]) + ", but " + sets.who(other) +
-                     " has type " + sets.type(other)->name() + " and " + sets.who(member) + " has type " +
+    faults.push_back(NodeText(node) + " passes values of " + PortText(from.kind, from.ports[input]) + " to " +
+                     PortText(side.kind, side.ports[port]) + ", but " + sets.who(other) + " has type " +
+                     sets.type(other)->name() + " and " + sets.who(member) + " has type " +
                      sets.type(member)->name());
   }
 }

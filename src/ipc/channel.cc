@@ -111,7 +111,7 @@ Channel::Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake
 Result<std::unique_ptr<Channel>> Channel::CreateServerEnd(const Options& options, WorkerEnd& worker_end) {
   if (!GoodRingBytes(options.ring_bytes)) {
     return InvalidArgumentError("the rings of a channel cannot have " + std::to_string(options.ring_bytes) +
-                                " bytes: a power of two from 4 KiB to 1 GiB is needed");
+                                " bytes; expected a power of two from 4 KiB to 1 GiB");
   }
   BRAID_ASSIGN_OR_RETURN(auto memory, Segment::Create(0, kHeaderBytes + 2 * options.ring_bytes));
   auto* header = new (memory->base()) ChannelHeader{};
@@ -207,7 +207,7 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
   {
     if (message.empty() || message.size() > options_.max_message) {
       return InvalidArgumentError("a message of " + std::to_string(message.size()) +
-                                  " bytes cannot go over a worker's channel; the limit is " +
+                                  " bytes exceeds the limit of a worker's channel, " +
                                   std::to_string(options_.max_message));
     }
     MutexLock lock(send_mutex_);
@@ -221,7 +221,7 @@ Status Channel::Send(std::span<const std::byte> message, bool quietly) {
       quietly = false;
       FlushLocked();
     }
-    if (writer_.corrupted()) return UnavailableError("the peer wrote nonsense into its channel");
+    if (writer_.corrupted()) return UnavailableError("the peer wrote invalid data to its channel");
     if (quietly) {
       writer_.PublishQuietly();
     } else {
@@ -303,7 +303,7 @@ std::vector<UniqueFd> Channel::TakeForkSockets() {
 Status Channel::SendDescriptor(int fd, uint64_t size, uint32_t id, uint32_t kind, const GpuUuid& gpu) {
   const SegmentNote note{size, id, kind, gpu};
   return SendDescriptors(socket_.get(), std::as_bytes(std::span(&note, 1)), {&fd, 1}, MSG_DONTWAIT,
-                         "cannot hand shared memory to the peer");
+                         "cannot send shared memory to the peer");
 }
 
 Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
@@ -316,7 +316,7 @@ Result<std::shared_ptr<Segment>> Channel::ReceiveSegment(bool wait) {
       return Segment::OfDevice(note.id, std::move(fd), note.size, note.gpu, options_.imports);
     MutexLock lock(fork_mutex_);
     if (fork_sockets_.size() >= kMostForkSockets)
-      return InvalidArgumentError("the peer's forks ask for channels without end");
+      return InvalidArgumentError("the peer's forks request too many channels");
     fork_sockets_.push_back(std::move(fd));
   }
 }

@@ -56,7 +56,8 @@ Result<Channel::WorkerEnd> RequestForkChannel(Channel& inherited, int64_t timeou
   const cmsghdr* head = length > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (head == nullptr || head->cmsg_type != SCM_RIGHTS ||
       head->cmsg_len != CMSG_LEN(sizeof(int) * kDescriptors))
-    return UnavailableError("the server refuses a forked process: the model has too many, or is being ended");
+    return UnavailableError(
+        "the server refused a forked process: the model has too many, or is shutting down");
   int descriptors[kDescriptors];
   std::memcpy(descriptors, CMSG_DATA(head), sizeof(descriptors));
   Channel::WorkerEnd end;

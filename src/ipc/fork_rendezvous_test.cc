@@ -98,7 +98,7 @@ TEST_F(ForkRendezvousTest, WhoIsRefusedHearsIt) {
   ASSERT_GE(pid, 0);
   if (pid == 0) {
     auto end = RequestForkChannel(*worker_, 10 * kSecond);
-    _exit(!end.ok() && end.status().message().starts_with("the server refuses") ? 0 : 1);
+    _exit(!end.ok() && end.status().message().starts_with("the server refused") ? 0 : 1);
   }
   ForkSockets().clear();
   int status = 0;

@@ -36,7 +36,7 @@ Segment::~Segment() {
 
 Result<std::shared_ptr<Segment>> Segment::OfDevice(uint32_t id, UniqueFd fd, size_t size, const GpuUuid& gpu,
                                                    std::shared_ptr<SegmentBudget> budget) {
-  if (size == 0) return InvalidArgumentError("a peer's memory of a GPU is empty");
+  if (size == 0) return InvalidArgumentError("a peer's GPU memory is empty");
   if (budget) BRAID_RETURN_IF_ERROR(budget->Take(0));
   std::shared_ptr<Segment> segment(new Segment(id, std::move(fd), nullptr, size));
   segment->gpu_ = gpu;
@@ -52,7 +52,7 @@ Result<std::shared_ptr<Segment>> Segment::Create(uint32_t id, size_t size) {
   UniqueFd fd(memfd_create("braid", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return UnavailableError(ErrnoError("memfd_create", errno).message());
   if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
-    return UnavailableError("cannot make a segment of " + std::to_string(size) +
+    return UnavailableError("cannot create a segment of " + std::to_string(size) +
                             " bytes: " + ErrnoError("ftruncate", errno).message());
   }
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

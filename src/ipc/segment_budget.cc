@@ -4,7 +4,7 @@ namespace braid {
 namespace {
 
 Status TooMuch(const std::string& what, const std::string& option) {
-  return ResourceExhaustedError("it has handed over more than " + what + " of shared memory" +
+  return ResourceExhaustedError("it sent more than " + what + " of shared memory" +
                                 (option.empty() ? "" : " (" + option + ")"));
 }
 

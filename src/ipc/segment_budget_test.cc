@@ -37,7 +37,7 @@ TEST_F(SegmentBudgetTest, BoundsTheNumberOfThoseThatAreMapped) {
   std::vector<std::shared_ptr<Segment>> held;
   for (int i = 0; i < 3; ++i) held.push_back(HandOver(4096).value());
   EXPECT_EQ(HandOver(4096).status(),
-            ResourceExhaustedError("it has handed over more than 3 segments of shared memory (--n)"));
+            ResourceExhaustedError("it sent more than 3 segments of shared memory (--n)"));
   // Mapped segments count, not those that the worker names.
   held.pop_back();
   EXPECT_TRUE(HandOver(4096).ok());
@@ -46,7 +46,7 @@ TEST_F(SegmentBudgetTest, BoundsTheNumberOfThoseThatAreMapped) {
 TEST_F(SegmentBudgetTest, BoundsTheirBytesPagesOrNot) {
   auto half = HandOver(3 * kMiB).value();
   EXPECT_EQ(HandOver(2 * kMiB).status(),
-            ResourceExhaustedError("it has handed over more than 4194304 bytes of shared memory (--b)"));
+            ResourceExhaustedError("it sent more than 4194304 bytes of shared memory (--b)"));
   // It takes only address space, until the limit is reached.
   EXPECT_EQ(HandOver(size_t{1} << 36).status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(HandOver(kMiB).ok());

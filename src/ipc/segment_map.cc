@@ -54,8 +54,7 @@ Result<std::shared_ptr<Segment>> SegmentMap::FindOrReceive(uint32_t id, Channel&
     if (!received) break;
     Add(std::move(received));
   }
-  return InvalidArgumentError("a message names segment " + std::to_string(id) +
-                              ", which was not handed over");
+  return InvalidArgumentError("a message names unknown segment " + std::to_string(id));
 }
 
 size_t SegmentMap::size() const {

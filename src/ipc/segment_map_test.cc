@@ -88,7 +88,7 @@ TEST_F(SegmentMapOnChannel, SegmentThatWasNotHandedOverIsAnError) {
   auto found = map_.FindOrReceive(9, *server_);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(found.status().message(), "a message names segment 9, which was not handed over");
+  EXPECT_EQ(found.status().message(), "a message names unknown segment 9");
 }
 
 TEST_F(SegmentMapOnChannel, HangUpIsAnError) {

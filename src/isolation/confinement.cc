@@ -184,16 +184,15 @@ IsolationReport ReportIsolation(IsolationLevel level) {
   report.kept_out.emplace_back("files");
   report.kept_out.emplace_back("network");
   if (level == IsolationLevel::kSeparate || CanMakeMountTrees()) {
-    report.kept_out.emplace_back("names and facts of files");
+    report.kept_out.emplace_back("names and attributes of files");
     report.kept_out.emplace_back("Unix sockets and shared memory by name");
   } else {
     report.missing.emplace_back(
-        "names and dates of files, Unix sockets and shared memory by name: needs mounts, by root or in a "
-        "user "
-        "namespace");
+        "names and dates of files, Unix sockets and shared memory by name: needs mounts, as root or in a "
+        "user namespace");
   }
   if (landlock < 1) report.refused = "this kernel has no Landlock (Linux 5.13, lsm=landlock)";
-  if (!HasSyscallFilters()) report.refused = "this kernel has no filters of system calls (seccomp)";
+  if (!HasSyscallFilters()) report.refused = "this kernel has no system call filters (seccomp)";
   if (level == IsolationLevel::kSeparate && !privileged)
     report.refused =
         "it needs root (CAP_SYS_ADMIN, CAP_SETUID), or subordinate ids: unshare --map-root-user --map-auto "

@@ -18,7 +18,7 @@ Result<IsolationLevel> ParseIsolationLevel(std::string_view name) {
     if (kNames.at(i) == name) return static_cast<IsolationLevel>(i);
   }
   return InvalidArgumentError(
-      fmt::format("'{}' is not a level of isolation: none, basic, strict or separate", name));
+      fmt::format("unknown isolation level '{}'; expected none, basic, strict or separate", name));
 }
 
 }  // namespace braid

@@ -57,7 +57,7 @@ Status SetIsolation(IsolationOptions& options, std::string_view text) {
     BRAID_ASSIGN_OR_RETURN(options.level, ParseIsolationLevel(text));
     return OkStatus();
   }
-  if (equals == 0) return InvalidArgumentError(fmt::format("'{}' names no model before the '='", text));
+  if (equals == 0) return InvalidArgumentError(fmt::format("'{}' has no model name before the '='", text));
   BRAID_ASSIGN_OR_RETURN(const IsolationLevel level, ParseIsolationLevel(text.substr(equals + 1)));
   options.models[std::string(text.substr(0, equals))] = level;
   return OkStatus();

@@ -29,8 +29,8 @@ TEST(IsolationOptionsTest, TheServersLevelAndThoseOfModels) {
 TEST(IsolationOptionsTest, RefusesWhatIsNoLevel) {
   IsolationOptions options;
   EXPECT_THAT(SetIsolation(options, "severe").message(), HasSubstr("none, basic, strict or separate"));
-  EXPECT_THAT(SetIsolation(options, "m=").message(), HasSubstr("'' is not a level"));
-  EXPECT_THAT(SetIsolation(options, "=basic").message(), HasSubstr("names no model"));
+  EXPECT_THAT(SetIsolation(options, "m=").message(), HasSubstr("unknown isolation level ''"));
+  EXPECT_THAT(SetIsolation(options, "=basic").message(), HasSubstr("has no model name"));
 }
 
 TEST(IsolationOptionsTest, AModelCannotLowerItsOwn) {
@@ -50,7 +50,7 @@ TEST(IsolationOptionsDeathTest, WhatTheMachineRefusesIsRefusedOrMissing) {
     BRAID_CHECK(SyscallFilter::Of(IsolationLevel::kStrict).value().Enter().ok());
     EXPECT_TRUE(CheckIsolation({.level = IsolationLevel::kStrict}).ok());
     EXPECT_THAT(ReportIsolation(IsolationLevel::kStrict).missing,
-                Contains("names and dates of files, Unix sockets and shared memory by name: needs mounts, by "
+                Contains("names and dates of files, Unix sockets and shared memory by name: needs mounts, as "
                          "root or in a user namespace"));
     const Status refused = CheckIsolation({.level = IsolationLevel::kSeparate});
     EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);

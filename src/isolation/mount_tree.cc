@@ -276,7 +276,7 @@ Status MountTree::Enter(bool own_processes) const {
                               : NewMount("tmpfs", {{"mode", "0755"}, {"size", "1m"}},
                                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
   // Attached over "/", where it hides nothing yet: paths resolve as before until it becomes the root.
-  if (!root.valid() || !Place(root, AT_FDCWD, "/")) return ErrnoError("a root of its own", errno);
+  if (!root.valid() || !Place(root, AT_FDCWD, "/")) return ErrnoError("a private root", errno);
   const mode_t mask = ::umask(0);
   for (const Step& step : steps_) {
     if (step.path.empty()) continue;
@@ -284,7 +284,7 @@ Status MountTree::Enter(bool own_processes) const {
   }
   ::umask(mask);
   if (!whole && !SetAttributes(root, MOUNT_ATTR_RDONLY, 0)) return ErrnoError("a root to read", errno);
-  if (::fchdir(root.get()) != 0 || ::chroot(".") != 0) return ErrnoError("a root of its own", errno);
+  if (::fchdir(root.get()) != 0 || ::chroot(".") != 0) return ErrnoError("a private root", errno);
   return OkStatus();
 }
 

@@ -74,7 +74,7 @@ class Child {
   Status TakeDescriptors() {
     for (const int descriptor : start_.descriptors) {
       spares_.emplace_back(fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstSpare));
-      if (!spares_.back().valid()) return ErrnoError("cannot pass a descriptor on", errno);
+      if (!spares_.back().valid()) return ErrnoError("cannot pass a descriptor", errno);
     }
     return OkStatus();
   }

@@ -177,7 +177,7 @@ bool HasSyscallFilters() { return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0; }
 
 Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level, FileFacts facts) {
   FilterBuilder builder;
-  if (!builder.valid()) return InternalError("a filter of system calls: out of memory");
+  if (!builder.valid()) return InternalError("system call filter: out of memory");
   builder.Set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
   builder.Set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
   RefuseAtBasic(builder);
@@ -187,7 +187,7 @@ Result<SyscallFilter> SyscallFilter::Of(IsolationLevel level, FileFacts facts) {
   if (facts >= FileFacts::kOfOpenFiles) RefuseFacts(builder, facts == FileFacts::kOfOpenFiles);
   SyscallFilter filter;
   filter.program_ = builder.Program();
-  if (builder.error() != 0) return ErrnoError("a filter of system calls", builder.error());
+  if (builder.error() != 0) return ErrnoError("system call filter", builder.error());
   return filter;
 }
 
@@ -200,7 +200,7 @@ Status SyscallFilter::Enter() const {
   // Without the flag, older kernels enable mitigations against attacks by the process's own code, which slow
   // it down.
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) != 0)
-    return ErrnoError("a filter of system calls", errno);
+    return ErrnoError("system call filter", errno);
   return OkStatus();
 }
 

@@ -45,7 +45,7 @@ Status CheckUserIds(uint32_t first, uint32_t last, const std::string& process) {
     std::string known;
     for (const IdRange& range : ranges)
       known += fmt::format("{}{}-{}", known.empty() ? "" : ", ", range.first, range.last);
-    return FailedPreconditionError(fmt::format("--worker-user-ids {}-{} are not all users here; {} has {}",
+    return FailedPreconditionError(fmt::format("--worker-user-ids {}-{} are not all mapped here; {} has {}",
                                                first, last, path, known.empty() ? "none" : known));
   }
   return OkStatus();

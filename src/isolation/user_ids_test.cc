@@ -24,7 +24,7 @@ TEST(UserIdsTest, KnowsThoseOfTheUserNamespace) {
   EXPECT_TRUE(CheckUserIds(1000, 2999, process).ok()) << "of two ranges that follow each other";
   const Status more = CheckUserIds(1000, 3000, process);
   EXPECT_EQ(more.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(more.message(), StartsWith("--worker-user-ids 1000-3000 are not all users here; "));
+  EXPECT_THAT(more.message(), StartsWith("--worker-user-ids 1000-3000 are not all mapped here; "));
   EXPECT_THAT(more.message(), EndsWith("/uid_map has 0-0, 1000-1999, 2000-2999"));
   EXPECT_FALSE(CheckUserIds(0, 1000, process).ok());
   write("gid_map", "0 0 2000\n");

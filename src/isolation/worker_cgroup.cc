@@ -114,8 +114,8 @@ Result<CgroupSetting> ParseCgroupSetting(std::string_view text) {
   if (equals != std::string_view::npos) setting.value = text.substr(equals + 1);
   if (std::ranges::find(kFiles, setting.file) == kFiles.end() || setting.value.empty() ||
       (before != std::string_view::npos && setting.model.empty())) {
-    return InvalidArgumentError(
-        fmt::format("'{}' is not [MODEL=]FILE=VALUE, with FILE one of {}", text, fmt::join(kFiles, ", ")));
+    return InvalidArgumentError(fmt::format("'{}' must have the form [MODEL=]FILE=VALUE, with FILE one of {}",
+                                            text, fmt::join(kFiles, ", ")));
   }
   return setting;
 }
@@ -125,7 +125,7 @@ Status PrepareCgroups(const std::string& folder, const std::vector<CgroupSetting
     struct statfs info {};
     if (::statfs(folder.c_str(), &info) != 0)
       return FailedPreconditionError(ErrnoError("the folder", errno).message());
-    if (info.f_type != CGROUP2_SUPER_MAGIC) return FailedPreconditionError("it is not a folder of cgroup v2");
+    if (info.f_type != CGROUP2_SUPER_MAGIC) return FailedPreconditionError("it is not a cgroup v2 folder");
     BRAID_RETURN_IF_ERROR(CheckControllers(folder, settings));
     RemoveAbandoned(folder);
     BRAID_RETURN_IF_ERROR(LeaveTo(folder));

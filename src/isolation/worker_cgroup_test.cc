@@ -33,7 +33,7 @@ TEST(WorkerCgroupTest, RefusesWhatIsNoSetting) {
 TEST(WorkerCgroupTest, AnotherFolderIsRefused) {
   const Status refused = PrepareCgroups(::testing::TempDir(), {});
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr("it is not a folder of cgroup v2"));
+  EXPECT_THAT(refused.message(), HasSubstr("it is not a cgroup v2 folder"));
   EXPECT_THAT(PrepareCgroups("/no/such/folder", {}).message(),
               HasSubstr("the folder: No such file or directory"));
 }

@@ -53,9 +53,7 @@ void WriteKinds(const std::vector<std::optional<PortType>>& types,
   }
 }
 
-Status NoSuchCalculator() {
-  return InternalError("the process that had the calculator has ended, and with it what the calculator kept");
-}
+Status NoSuchCalculator() { return InternalError("the calculator's process ended; its state is lost"); }
 
 }  // namespace
 
@@ -257,13 +255,13 @@ Status CalculatorHost::ReadInputs(const google::protobuf::RepeatedPtrField<Calcu
     const CalculatorPacket& message = input.packet();
     const auto make = [&](auto value) { return Shown::Make(shown, message, std::move(value)); };
     if (input.port() < 0 || static_cast<size_t>(input.port()) >= packets.size()) {
-      return InvalidArgumentError("a packet for no port");
+      return InvalidArgumentError("a packet for an unknown port");
     }
     Packet& packet = packets[static_cast<size_t>(input.port())];
     if (message.has_object()) {
       MutexLock lock(mutex_);
       const auto found = objects_.find(message.object().id());
-      if (found == objects_.end()) return InternalError("the process that had the object has ended");
+      if (found == objects_.end()) return InternalError("the object's process ended");
       packet = make(PluginObject(found->second.Get<PluginObject>()));
     } else if (message.has_object_of_python()) {
       BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(message.object_of_python(), tensors));
@@ -291,7 +289,7 @@ Status CalculatorHost::WriteOutput(const Packet& packet, Shown& shown, Calculato
     message.mutable_object()->set_type(object->type);
     objects_[next_object_++] = packet;
   } else if (message.has_other() || message.has_object_of_python()) {
-    return InternalError("a packet of this kind can be sent on by the node alone that it came to");
+    return InternalError("only the receiving node can forward a packet of this kind");
   }
   return OkStatus();
 }

@@ -24,8 +24,8 @@ std::string LoaderError() {
 std::string FaultOf(const BraidCalculatorLibrary* library) {
   if (library == nullptr) return "it lists no calculators";
   if (library->version != BRAID_CALCULATOR_INTERFACE) {
-    return "it was made for version " + std::to_string(library->version) +
-           " of the interface of calculators, and this server has version " +
+    return "it was built for version " + std::to_string(library->version) +
+           " of the calculator interface, but this server has version " +
            std::to_string(BRAID_CALCULATOR_INTERFACE) + "; build it with this server's braid_calculator.h";
   }
   if (library->calculators == nullptr || library->count == 0) return "it lists no calculators";
@@ -38,7 +38,7 @@ std::string FaultOf(const BraidCalculatorLibrary* library) {
       return std::string("calculator '").append(one.name).append("' lacks a function");
     }
     if (!names.insert(one.name).second) {
-      return std::string("it has two calculators '").append(one.name).append("'");
+      return std::string("duplicate calculator '").append(one.name).append("'");
     }
   }
   return "";
@@ -54,7 +54,7 @@ Status Add(const std::string& path, std::vector<std::pair<std::string, graph::Ca
            graph::CalculatorRegistry& registry) {
   for (const auto& [name, kind] : kinds) {
     if (registry.Find(name) != nullptr) {
-      return CannotBeUsed(path, std::string("there is a calculator '").append(name).append("' already"));
+      return CannotBeUsed(path, std::string("calculator '").append(name).append("' already exists"));
     }
   }
   for (auto& [name, kind] : kinds) registry.Add(std::move(name), std::move(kind));

@@ -92,7 +92,7 @@ Status ReadMessageTensor(std::span<const Tensor> tensors, google::protobuf::Mess
   if (tensors.empty()) return InvalidArgumentError("no message");
   BRAID_ASSIGN_OR_RETURN(const Buffer bytes, OutOfReach(tensors[0].data));
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return InvalidArgumentError("a message that cannot be read");
+    return InvalidArgumentError("malformed message");
   }
   return OkStatus();
 }
@@ -132,7 +132,7 @@ Result<Tensor> ReadTensor(const CalculatorTensor& message, std::span<const Tenso
   tensor.name = message.name();
   tensor.shape.assign(message.shape().begin(), message.shape().end());
   for (const int64_t dimension : tensor.shape) {
-    if (dimension < 0) return InvalidArgumentError("a tensor of a negative dimension");
+    if (dimension < 0) return InvalidArgumentError("a tensor with a negative dimension");
   }
   if (message.place() >= tensors.size()) return InvalidArgumentError("a tensor without its bytes");
   if (message.place() > 0) tensor.data = tensors[message.place()].data;

@@ -42,7 +42,7 @@ Result<graph::Packet> ReadPacket(const CalculatorPacket& message, std::span<cons
       return make(message.text());
     case CalculatorPacket::kTensor: {
       BRAID_ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(message.tensor(), tensors));
-      if (tensor.type == DataType::kCustom) return InvalidArgumentError("a tensor of no known type");
+      if (tensor.type == DataType::kCustom) return InvalidArgumentError("a tensor of unknown type");
       return make(OvTensor{std::move(tensor)});
     }
     case CalculatorPacket::kPythonTensor: {

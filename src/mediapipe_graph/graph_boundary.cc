@@ -141,7 +141,7 @@ Status CheckImage(const Tensor& tensor) {
   }
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) {
     return FaultError(Fault::kInvalidShape,
-                      OfInput("An image has at least one pixel: " + ShapeText(tensor.shape), tensor));
+                      OfInput("Expected: at least one pixel; Actual: " + ShapeText(tensor.shape), tensor));
   }
   const int64_t channels = tensor.shape[2];
   const bool pairs = tensor.type == DataType::kFp32;
@@ -223,7 +223,7 @@ Result<Tensor> PacketToTensor(const BoundaryStream& stream, const graph::Packet&
       if (!value.has_bytes) {
         return FaultError(
             Fault::kInternalError,
-            std::string("the bytes of output '").append(stream.name).append("' were not sent by its node"));
+            std::string("the node did not send the bytes of output '").append(stream.name).append("'"));
       }
       return value.tensor;
     }

@@ -140,7 +140,7 @@ TEST(CheckBoundaryTensor, ImagesHaveHeightWidthAndChannels) {
             "Invalid number of shape dimensions - Expected: (height,width,channels); Actual: (2,3); input "
             "name: in");
   EXPECT_EQ(check(DataType::kUint8, {0, 3, 3}, 0),
-            "Invalid input shape - An image has at least one pixel: (0,3,3); input name: in");
+            "Invalid input shape - Expected: at least one pixel; Actual: (0,3,3); input name: in");
   EXPECT_EQ(check(DataType::kUint8, {2, 3, 3}, 17),
             "Invalid content size of tensor proto - Expected: 18 bytes; Actual: 17 bytes; input name: in");
   EXPECT_NE(check(DataType::kInt32, {2, 3, 3}, 72), "");
@@ -178,7 +178,7 @@ TEST(BoundaryPackets, AnOutputWithoutBytesIsAnError) {
       PacketToTensor(OutputStream("OVMS_PY_TENSOR:out"), graph::Packet::Of(PythonTensor{std::move(value)}));
   ASSERT_FALSE(out.ok());
   EXPECT_EQ(out.status().message(),
-            "Internal server error - the bytes of output 'out' were not sent by its node");
+            "Internal server error - the node did not send the bytes of output 'out'");
 }
 
 }  // namespace

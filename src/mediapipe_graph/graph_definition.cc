@@ -44,7 +44,7 @@ void CheckNames(const std::vector<BoundaryStream>& streams, std::string_view wha
   std::set<std::string_view> twice;
   for (const BoundaryStream& stream : streams) {
     if (names.insert(stream.name).second || !twice.insert(stream.name).second) continue;
-    faults.Add(code, Quoted(what, stream.name).append(" is there more than once"));
+    faults.Add(code, Quoted(what, stream.name).append(" is listed more than once"));
   }
 }
 
@@ -70,7 +70,7 @@ Status CheckKinds(const GraphDefinition& graph) {
   const auto refuse_lite = [&faults](const BoundaryStream& stream, std::string_view what) {
     if (stream.kind != BoundaryKind::kTfLiteTensor) return;
     faults.Add(Fault::kNotImplemented,
-               Quoted(what, stream.name).append(": streams tagged TFLITE_TENSOR are not served"));
+               Quoted(what, stream.name).append(": streams tagged TFLITE_TENSOR are not supported"));
   };
   for (const BoundaryStream& stream : graph.inputs) refuse_lite(stream, "input_stream");
   for (const BoundaryStream& stream : graph.outputs) refuse_lite(stream, "output_stream");
@@ -78,22 +78,24 @@ Status CheckKinds(const GraphDefinition& graph) {
   const bool in = std::any_of(graph.inputs.begin(), graph.inputs.end(), IsMessage);
   const bool out = std::any_of(graph.outputs.begin(), graph.outputs.end(), IsMessage);
   if (in && graph.inputs.size() != 1) {
-    faults.Add(Fault::kGraphKfsWrongInputStreamCount,
-               "a REQUEST is the only input_stream, and there are " + std::to_string(graph.inputs.size()));
+    faults.Add(
+        Fault::kGraphKfsWrongInputStreamCount,
+        "a REQUEST must be the only input_stream, but there are " + std::to_string(graph.inputs.size()));
   }
   if (out && graph.outputs.size() != 1) {
-    faults.Add(Fault::kGraphKfsWrongOutputStreamCount,
-               "a RESPONSE is the only output_stream, and there are " + std::to_string(graph.outputs.size()));
+    faults.Add(
+        Fault::kGraphKfsWrongOutputStreamCount,
+        "a RESPONSE must be the only output_stream, but there are " + std::to_string(graph.outputs.size()));
   }
   if (in && !out) {
     faults.Add(Fault::kGraphKfsMissingResponseTag, Quoted("input_stream", graph.inputs[0].name)
-                                                       .append(" is a REQUEST, and no output_stream is a "
+                                                       .append(" is a REQUEST, but no output_stream is a "
                                                                "RESPONSE"));
   }
   if (out && !in) {
     faults.Add(Fault::kGraphKfsMissingRequestTag,
                Quoted("output_stream", graph.outputs[0].name)
-                   .append(" is a RESPONSE, and no input_stream is a REQUEST"));
+                   .append(" is a RESPONSE, but no input_stream is a REQUEST"));
   }
   return faults.ToStatus();
 }
@@ -133,7 +135,7 @@ Status CheckQueue(const GraphDefinition& graph) {
     if (!contract.inputs().Has("LOOPBACK")) continue;
     faults.Add(Fault::kGraphInitializationError,
                Quoted("node", contract.node_name())
-                   .append(" has LOOPBACK, which a graph with OVMS_GRAPH_QUEUE_MAX_SIZE must not have"));
+                   .append(" has LOOPBACK, which OVMS_GRAPH_QUEUE_MAX_SIZE does not allow"));
   }
   return faults.ToStatus();
 }

@@ -66,19 +66,18 @@ TEST_F(GraphDefinitionTest, StreamsAreThereAndOnce) {
   EXPECT_EQ(Fault("num_threads: 1").message(),
             "Internal server error - graph 'g': it has no input_stream\nit has no output_stream");
   EXPECT_EQ(Fault(R"(input_stream: "A:x" input_stream: "B:x" output_stream: "y")").message(),
-            "Mediapipe unexpected input stream packets name - graph 'g': input_stream 'x' is there more than "
-            "once");
+            "Mediapipe unexpected input stream packets name - graph 'g': input_stream 'x' is listed more "
+            "than once");
   EXPECT_EQ(
       Fault(R"(input_stream: "x" output_stream: "A:y" output_stream: "B:y" output_stream: "C:y")").message(),
-      "Mediapipe unexpected output stream packets name - graph 'g': output_stream 'y' is there more than "
+      "Mediapipe unexpected output stream packets name - graph 'g': output_stream 'y' is listed more than "
       "once");
 }
 
 TEST_F(GraphDefinitionTest, KindsThatAreNotServed) {
-  EXPECT_EQ(
-      Fault(R"(input_stream: "TFLITE_TENSOR:x" output_stream: "TFLITE_TENSORS:y")").message(),
-      "Functionality not implemented - graph 'g': input_stream 'x': streams tagged TFLITE_TENSOR are not "
-      "served\noutput_stream 'y': streams tagged TFLITE_TENSOR are not served");
+  EXPECT_EQ(Fault(R"(input_stream: "TFLITE_TENSOR:x" output_stream: "TFLITE_TENSORS:y")").message(),
+            "Functionality not implemented - graph 'g': input_stream 'x': streams tagged TFLITE_TENSOR are "
+            "not supported\noutput_stream 'y': streams tagged TFLITE_TENSOR are not supported");
   EXPECT_THAT(Fault(R"(input_stream: "REQUEST:x" input_stream: "z" output_stream: "RESPONSE:y")").message(),
               StartsWith("Mediapipe unexpected input stream packets count - "));
   EXPECT_THAT(Fault(R"(input_stream: "REQUEST:x" output_stream: "RESPONSE:y" output_stream: "z")").message(),
@@ -126,7 +125,7 @@ constexpr const char* kPython = R"(
 TEST_F(GraphDefinitionTest, PythonNodesNeedSomebodyWhoRunsThem) {
   std::ofstream(folder_->path() + "/n.py") << "class OvmsPythonModel: pass\n";
   EXPECT_EQ(Fault(kPython).message(),
-            "Functionality not implemented - graph 'g' has Python nodes, and this server runs none");
+            "Functionality not implemented - graph 'g' has Python nodes, which this server does not support");
   start_python_ = [](const std::string& graph, std::vector<PythonNodeSpec> nodes) {
     EXPECT_EQ(graph, "g");
     EXPECT_EQ(nodes.size(), 1U);
@@ -146,8 +145,8 @@ TEST_F(GraphDefinitionTest, GeneratorsAndQueuesDoNotGoTogether) {
       output_stream: "OUT:y" output_stream: "LOOPBACK:loopback"
       node_options { [type.googleapis.com/mediapipe.PythonExecutorCalculatorOptions] { handler_path: "n.py" } } })");
   EXPECT_EQ(status.message(),
-            "Failed to initialize mediapipe graph - graph 'g': node 'n' has LOOPBACK, which a graph with "
-            "OVMS_GRAPH_QUEUE_MAX_SIZE must not have");
+            "Failed to initialize mediapipe graph - graph 'g': node 'n' has LOOPBACK, which "
+            "OVMS_GRAPH_QUEUE_MAX_SIZE does not allow");
 }
 
 }  // namespace

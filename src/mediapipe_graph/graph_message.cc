@@ -56,7 +56,7 @@ Result<graph::Packet> SidePacket(const std::string& name, const ParameterValue& 
   if (const auto* flag = std::get_if<bool>(&value)) return graph::Packet::Of(*flag);
   return FaultError(
       Fault::kNotImplemented,
-      std::string("parameter '").append(name).append("': input side packets are strings, int64 and bool"));
+      std::string("parameter '").append(name).append("': input side packets must be string, int64 or bool"));
 }
 
 // Nodes with ports of any type may output a packet whose type does not fit the stream's tag.

@@ -86,11 +86,10 @@ Result<GraphSequence::Ask> GraphSequence::Begin(const std::shared_ptr<Servable>&
   if (part == parts_.end()) part = parts_.insert(parts_.end(), {servable, compensation_.Add(servable)});
   const bool first = !std::exchange(part->asked, true);
   if (!first && end_) {
-    return FailedPreconditionError(
-        std::string("the message ends its sequence, and asks '")
-            .append(servable->info().name)
-            .append("' more than once: which one is the last is not known. End the sequence by a message for "
-                    "which it is asked once, or at the model itself"));
+    return FailedPreconditionError(std::string("the message ends its sequence but calls '")
+                                       .append(servable->info().name)
+                                       .append("' more than once. End the sequence with a message that calls "
+                                               "it once, or at the model itself"));
   }
   // Later requests of a start belong to a sequence that would be dropped as a whole.
   if (!first && start_) return Ask();

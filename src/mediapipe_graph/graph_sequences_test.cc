@@ -98,10 +98,9 @@ TEST_F(GraphSequencesTest, AGraphOverAModelThatForbidsItIsNotLoaded) {
   AddStateful("ma", false);
   const Status status = Make(One()).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(
-      status.message(),
-      "Failed to initialize mediapipe graph - graph 'g': 'ma' is a stateful model, which sessions of graphs "
-      "cannot ask (\"allow_in_pipelines\": true in the model's entry allows it)");
+  EXPECT_EQ(status.message(),
+            "Failed to initialize mediapipe graph - graph 'g': 'ma' is a stateful model, which sessions of "
+            "graphs cannot call (\"allow_in_pipelines\": true in the model's entry allows it)");
 }
 
 TEST_F(GraphSequencesTest, AModelThatComesLaterIsRefusedToRequests) {
@@ -113,7 +112,7 @@ TEST_F(GraphSequencesTest, AModelThatComesLaterIsRefusedToRequests) {
   EXPECT_THAT(
       status.message(),
       HasSubstr("OpenVINOModelServerSessionCalculator failed to load the model 'ma': 'ma' is a stateful "
-                "model, which sessions of graphs cannot ask (\"allow_in_pipelines\": true"));
+                "model, which sessions of graphs cannot call (\"allow_in_pipelines\": true"));
   AddStateful("ma");
   EXPECT_TRUE(graph->has_sequences());
   EXPECT_TRUE(AskStatus(graph, StartOf(7)).ok());
@@ -167,7 +166,7 @@ TEST_F(GraphSequencesTest, ParametersNameTheSequence) {
                            "expected a number or a text"));
   EXPECT_THAT(ask({{"sequence_start", int64_t{1}}}).status.message(), HasSubstr("expected true or false"));
   EXPECT_THAT(ask({{"sequence_id", std::string("seven")}, {"sequence_start", true}}).status.message(),
-              HasSubstr("named by a number, not by the text 'seven'"));
+              HasSubstr("needs a numeric id, not 'seven'"));
   // Without sequences they are ordinary parameters.
   const auto plain = Serve("# OVMS_GRAPH_QUEUE_MAX_SIZE: 2\n" + std::string(kPass), "plain");
   EXPECT_THAT(AskStatus(plain, {Int32Tensor("in", {1})}, {{"sequence_id", int64_t{7}}}).message(),
@@ -222,10 +221,7 @@ TEST_F(GraphSequencesTest, ASessionThatAsksTwiceCannotEnd) {
   const auto graph = Serve(Twice());
   Ask(graph, StartOf(7));
   const Status status = AskStatus(graph, EndOf(7));
-  EXPECT_THAT(
-      status.message(),
-      HasSubstr("the message ends its sequence, and asks 'ma' more than once: which one is the last is "
-                "not known."));
+  EXPECT_THAT(status.message(), HasSubstr("the message ends its sequence but calls 'ma' more than once."));
   EXPECT_THAT(a->sums(), IsEmpty());
   EXPECT_TRUE(AskStatus(graph, StartOf(7)).ok());
 }

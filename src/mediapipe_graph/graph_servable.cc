@@ -60,9 +60,10 @@ Result<StartedNodes> StartPython(const OvmsGraphConfig& config, const GraphDeps&
   StartedNodes started;
   if (specs.empty()) return started;
   if (!deps.start_python) {
-    return FaultError(
-        Fault::kNotImplemented,
-        std::string("graph '").append(config.name).append("' has Python nodes, and this server runs none"));
+    return FaultError(Fault::kNotImplemented,
+                      std::string("graph '")
+                          .append(config.name)
+                          .append("' has Python nodes, which this server does not support"));
   }
   auto numbers = NodeNumbers(specs);
   BRAID_ASSIGN_OR_RETURN(std::unique_ptr<PythonNodes> nodes,

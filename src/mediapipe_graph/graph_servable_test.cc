@@ -103,7 +103,7 @@ TEST_F(GraphServableTest, InputsAreTheGraphs) {
             "Invalid number of inputs - Not all input packets created");
   EXPECT_EQ(AskStatus(graph, {}).message(), "Invalid number of inputs - Not all input packets created");
   EXPECT_EQ(AskStatus(graph, {Int32Tensor("a", {1}), Int32Tensor("a", {1})}).message(),
-            "Unexpected input - a is there more than once");
+            "Unexpected input - a is given more than once");
   Tensor small = Int32Tensor("b", {1});
   small.shape = {2};
   EXPECT_EQ(AskStatus(graph, {Int32Tensor("a", {1}), small}).message(),

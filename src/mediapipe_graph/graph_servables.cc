@@ -54,7 +54,7 @@ void GraphServables::MarkSequence(const CorrelationId& id, std::vector<TakeBackS
 Status CheckMayBeAsked(const ServableInfo& info) {
   if (!info.stateful || info.stateful->allow_in_pipelines) return OkStatus();
   return FailedPreconditionError(std::string("'").append(info.name).append(
-      "' is a stateful model, which sessions of graphs cannot ask "
+      "' is a stateful model, which sessions of graphs cannot call "
       "(\"allow_in_pipelines\": true in the model's entry allows it)"));
 }
 

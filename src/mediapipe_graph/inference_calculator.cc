@@ -47,7 +47,7 @@ class InferenceSink final : public ResponseSink {
       answer_ = response.status;
       status_ = Named(response.status.message());
     } else if (outputs_) {
-      status_ = Named("it answers more than once, and one answer is a packet");
+      status_ = Named("it sent more than one answer");
     } else {
       outputs_ = std::move(response.outputs);
     }
@@ -55,7 +55,7 @@ class InferenceSink final : public ResponseSink {
 
   Status End() {
     if (!status_.ok()) return status_;
-    if (!outputs_) return Named("it gave no answer");
+    if (!outputs_) return Named("it sent no answer");
     std::vector<graph::Packet> packets;
     for (const InferencePort& port : ports_->outputs) {
       auto packet = InferencePorts::MakeOutput(port, *outputs_, context_.input_timestamp());
@@ -123,7 +123,7 @@ Status InferenceCalculator::FillContract(graph::Contract& contract) {
   BRAID_ASSIGN_OR_RETURN(const InferencePorts ports, InferencePorts::Create(contract));
   if (contract.input_side_packets().size() != 1 || !contract.input_side_packets().Has(kSessionTag)) {
     return InvalidArgumentError(
-        "OpenVINOInferenceCalculator has one side packet, input_side_packet: \"SESSION:<name>\"");
+        "OpenVINOInferenceCalculator must have one side packet, input_side_packet: \"SESSION:<name>\"");
   }
   contract.SetInputSidePacket(0, graph::PortType::Of<GraphSession>());
   for (size_t i = 0; i < ports.inputs.size(); ++i) {

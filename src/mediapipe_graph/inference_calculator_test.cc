@@ -171,13 +171,13 @@ TEST_F(InferenceGraphTest, FaultsOfTheServableAreTheNodes) {
             Failed("inference of 'm' failed: output 'OUT' is missing; the outputs are: 'OTHER'"));
   AddStep("m", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   EXPECT_EQ(AskStatus(graph, {Int32Tensor("in", {1})}).message(),
-            Failed("inference of 'm' failed: it gave no answer"));
+            Failed("inference of 'm' failed: it sent no answer"));
   AddStep("m", [](std::unique_ptr<InferenceRequest> request) {
     request->Respond(FakeStep::Response({Int32Tensor("OUT", {1})}), false);
     request->Respond(FakeStep::Response({Int32Tensor("OUT", {2})}), true);
   });
   EXPECT_EQ(AskStatus(graph, {Int32Tensor("in", {1})}).message(),
-            Failed("inference of 'm' failed: it answers more than once, and one answer is a packet"));
+            Failed("inference of 'm' failed: it sent more than one answer"));
 }
 
 TEST_F(InferenceGraphTest, CancellationIsPassedOn) {
@@ -271,13 +271,13 @@ TEST_F(InferenceGraphTest, OptionsAreCheckedWhenTheGraphIsLoaded) {
   EXPECT_THAT(fault(one, std::string(kInOut) + " input_order_list: 'IN'"),
               HasSubstr("tag_to_input_tensor_names and input_order_list are both set"));
   EXPECT_THAT(fault(one, "output_order_list: 'OUT'"),
-              HasSubstr("output_order_list is set, and no output stream carries a vector"));
+              HasSubstr("output_order_list is set, but no output stream carries a vector"));
   EXPECT_THAT(fault("input_stream: 'OVTENSORS:in' output_stream: 'OVTENSOR:out'", ""),
-              HasSubstr("input_stream 'in' carries a vector, and input_order_list is not set"));
+              HasSubstr("input_stream 'in' carries a vector, but input_order_list is not set"));
   EXPECT_THAT(fault(one, "tag_to_input_tensor_names { key: 'OTHER' value: 'IN' }"),
-              HasSubstr("tag_to_input_tensor_names has the key 'OTHER', which is the tag of no stream"));
+              HasSubstr("tag_to_input_tensor_names has the key 'OTHER', which is not the tag of a stream"));
   EXPECT_THAT(fault("input_stream: 'TFLITE_TENSOR:in' output_stream: 'OVTENSOR:out'", ""),
-              HasSubstr("streams tagged TFLITE_TENSOR are not served"));
+              HasSubstr("streams tagged TFLITE_TENSOR are not supported"));
   // A key may be the prefix of tags.
   AddStep("m", Plus(1));
   EXPECT_TRUE(Make("input_stream: 'OVTENSOR1:in' output_stream: 'OVTENSOR:out' " + SessionNode("m") +

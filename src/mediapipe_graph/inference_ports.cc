@@ -65,29 +65,29 @@ class Side {
     const bool vectors = std::any_of(ports_.begin(), ports_.end(), many);
     if (!names_.empty() && !order_.empty()) Fault(MapName() + " and " + ListName() + " are both set");
     if (!order_.empty() && !vectors) {
-      Fault(ListName() + " is set, and no " + std::string(direction_) +
+      Fault(ListName() + " is set, but no " + std::string(direction_) +
             " stream carries a vector (OVTENSORS, TENSORS, TFTENSORS)");
     }
     for (const auto& [tag, name] : names_) {
       const bool used = std::any_of(ports_.begin(), ports_.end(), [&tag = tag](const graph::Port& port) {
         return port.tag == tag || (!tag.empty() && PrefixOf(tag).text == tag && port.tag.starts_with(tag));
       });
-      if (!used) Fault(MapName() + " has the key '" + tag + "', which is the tag of no stream");
+      if (!used) Fault(MapName() + " has the key '" + tag + "', which is not the tag of a stream");
     }
   }
 
   InferencePort ReadPort(const graph::Port& port) {
     const TagPrefix& prefix = PrefixOf(port.tag);
     const std::string stream = std::string(direction_).append("_stream '").append(port.name).append("'");
-    if (!prefix.served) Fault(stream + ": streams tagged " + std::string(prefix.text) + " are not served");
+    if (!prefix.served) Fault(stream + ": streams tagged " + std::string(prefix.text) + " are not supported");
     InferencePort read{prefix.form, prefix.many, {}};
     if (prefix.many) {
-      if (order_.empty()) Fault(stream + " carries a vector, and " + ListName() + " is not set");
+      if (order_.empty()) Fault(stream + " carries a vector, but " + ListName() + " is not set");
       read.names.assign(order_.begin(), order_.end());
       return read;
     }
     if (port.index > 0) {
-      Fault(stream + " is the second of its tag: each stream of single tensors has a tag of its own");
+      Fault(stream + " repeats a tag; each stream of single tensors needs its own tag");
     }
     const auto named = names_.find(port.tag);
     read.names.push_back(named != names_.end() ? named->second : port.tag);
@@ -132,7 +132,7 @@ const Tensor* FindOutput(const std::vector<Tensor>& tensors, const std::string& 
 }
 
 Status MissingOutput(const std::vector<Tensor>& tensors, const std::string& name) {
-  std::string text = name.empty() ? std::string("there is not exactly one output")
+  std::string text = name.empty() ? std::string("expected exactly one output")
                                   : std::string("output '").append(name).append("' is missing");
   text.append("; the outputs are:");
   for (const Tensor& tensor : tensors) text.append(" '").append(tensor.name).append("'");
@@ -186,7 +186,7 @@ Status InferencePorts::TakeInputs(const InferencePort& port, const graph::Packet
   }
   const size_t count = tensors.size() - before;
   if (count != port.names.size()) {
-    return InternalError("the input has " + std::to_string(count) + " tensors, and input_order_list " +
+    return InternalError("the input has " + std::to_string(count) + " tensors, but input_order_list has " +
                          std::to_string(port.names.size()) + " names");
   }
   for (size_t i = 0; i < count; ++i) {
@@ -194,7 +194,7 @@ Status InferencePorts::TakeInputs(const InferencePort& port, const graph::Packet
     tensor.name = port.names[i];
     if (!tensor.name.empty()) continue;
     if (info.inputs.size() != 1) {
-      return InternalError("an input without a tag is for a servable with one input, and '" + info.name +
+      return InternalError("an input without a tag needs a servable with one input, but '" + info.name +
                            "' has " + std::to_string(info.inputs.size()));
     }
     tensor.name = info.inputs[0].name;

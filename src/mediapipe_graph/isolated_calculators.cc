@@ -20,7 +20,7 @@ using graph::PortType;
 using graph::Timestamp;
 
 Status BrokenRules(const std::string& how) {
-  return InternalError("the process of the calculator library has answered what it must not: " + how);
+  return InternalError("the process of the calculator library sent an invalid answer: " + how);
 }
 
 // The shared state of a library's calculators: its worker, and the numbers to release there with the next
@@ -114,9 +114,8 @@ Status ReadKinds(const google::protobuf::RepeatedPtrField<CalculatorResult::Port
                  const Ports& ports, Set set) {
   for (const CalculatorResult::PortKind& message : messages) {
     const int kind = message.kind();
-    if (message.port() < 0 || message.port() >= ports.size()) return BrokenRules("a port that there is not");
-    if (kind <= BRAID_EMPTY || kind == BRAID_OTHER || kind > BRAID_ANY)
-      return BrokenRules("a kind that there is not");
+    if (message.port() < 0 || message.port() >= ports.size()) return BrokenRules("unknown port");
+    if (kind <= BRAID_EMPTY || kind == BRAID_OTHER || kind > BRAID_ANY) return BrokenRules("unknown kind");
     set(message.port(), kind == BRAID_ANY ? PortType::Any() : PluginPortType(static_cast<BraidKind>(kind)),
         message);
   }
@@ -202,7 +201,7 @@ class IsolatedCalculator final : public graph::Calculator {
       } else if (type.kind() != PortType::Kind::kAny) {
         return InternalError(
             "the object '" + object->type +
-            "' is in the process of another library: isolated libraries take none but their own");
+            "' is in the process of another library; isolated libraries accept only their own objects");
       }
     }
     shown_[next_packet_++] = packet;
@@ -216,7 +215,7 @@ class IsolatedCalculator final : public graph::Calculator {
     BRAID_RETURN_IF_ERROR(library_->Call(call, tensors, result));
     for (const CalculatorResult::Step& step : result.steps()) {
       if (step.port() < 0 || step.port() >= context.contract().outputs().size()) {
-        return BrokenRules("an output that there is not");
+        return BrokenRules("unknown output");
       }
       if (step.has_bound()) {
         context.SetNextTimestampBound(step.port(), Timestamp(step.bound()));
@@ -236,7 +235,7 @@ class IsolatedCalculator final : public graph::Calculator {
     const Timestamp at(message.timestamp());
     if (message.number() != 0) {
       const auto found = shown_.find(message.number());
-      if (found == shown_.end()) return InvalidArgumentError("a packet that it was not shown");
+      if (found == shown_.end()) return InvalidArgumentError("a packet that it did not receive");
       return found->second.At(at);
     }
     if (message.has_object()) {
@@ -248,7 +247,7 @@ class IsolatedCalculator final : public graph::Calculator {
                            }));
     const auto* tensor = packet.GetIf<OvTensor>();
     if (tensor != nullptr && !SizeIsRight(tensor->tensor))
-      return InvalidArgumentError("a tensor of another size");
+      return InvalidArgumentError("a tensor of the wrong size");
     return packet;
   }
 

@@ -106,9 +106,8 @@ class IsolatedCalculatorsTest : public ::testing::Test {
 
 TEST_F(IsolatedCalculatorsTest, ACalculatorEndsWithItsProcess) {
   Add(Library(), *registry_);
-  EXPECT_THAT(
-      Run(delay_, restart_).message(),
-      HasSubstr("the process that had the calculator has ended, and with it what the calculator kept"));
+  EXPECT_THAT(Run(delay_, restart_).message(),
+              HasSubstr("the calculator's process ended; its state is lost"));
   // The next run uses the new process.
   EXPECT_EQ(Run(delay_), OkStatus());
   EXPECT_EQ(ended_->packets.size(), 3U);
@@ -133,7 +132,7 @@ TEST_F(IsolatedCalculatorsTest, AnObjectEndsWithItsProcess) {
   ASSERT_EQ(Load(tell), OkStatus());
   static_cast<void>(run_->AddPacket(0, object.At(Timestamp(3))));
   run_->CloseAllInputs();
-  EXPECT_THAT(ended_->end.message(), HasSubstr("the process that had the object has ended"));
+  EXPECT_THAT(ended_->end.message(), HasSubstr("the object's process ended"));
 }
 
 // A port of any packets passes such a packet on; a port of objects refuses another library's.
@@ -147,10 +146,9 @@ TEST_F(IsolatedCalculatorsTest, ObjectsOfAnotherLibraryAreRefusedOrPassedOn) {
   };
   ASSERT_EQ(Run(through("PassOnCalculatorOfAnother")), OkStatus());
   EXPECT_EQ(ended_->packets.at(1).Get<std::string>(), "object 1 @1");
-  EXPECT_THAT(
-      Run(through("ObjectsCalculatorOfAnother")).message(),
-      HasSubstr("the object 'value' is in the process of another library: isolated libraries take none but "
-                "their own"));
+  EXPECT_THAT(Run(through("ObjectsCalculatorOfAnother")).message(),
+              HasSubstr("the object 'value' is in the process of another library; isolated libraries accept "
+                        "only their own objects"));
   ASSERT_EQ(Run(through("ObjectsCalculator")), OkStatus());
 }
 
@@ -180,10 +178,10 @@ TEST_F(IsolatedCalculatorsTest, ACalculatorThatCannotBeOpenedHereEndsThere) {
 
 TEST_F(IsolatedCalculatorsTest, AWorkerThatBreaksTheRulesFailsTheNode) {
   const std::pair<std::string, std::function<void(CalculatorResult&)>> faults[] = {
-      {"an output that there is not", [](auto& result) { result.add_steps()->set_port(1); }},
-      {"an output that there is not", [](auto& result) { result.add_steps()->set_port(-1); }},
+      {"unknown output", [](auto& result) { result.add_steps()->set_port(1); }},
+      {"unknown output", [](auto& result) { result.add_steps()->set_port(-1); }},
       {"a packet without a value", [](auto& result) { result.add_steps()->mutable_packet(); }},
-      {"a packet that it was not shown",
+      {"a packet that it did not receive",
        [](auto& result) { result.add_steps()->mutable_packet()->set_number(99); }},
       {"a tensor without its bytes",
        [](auto& result) {
@@ -191,19 +189,19 @@ TEST_F(IsolatedCalculatorsTest, AWorkerThatBreaksTheRulesFailsTheNode) {
          tensor.set_datatype("FP32");
          tensor.set_place(7);
        }},
-      {"a tensor of another size",
+      {"a tensor of the wrong size",
        [](auto& result) {
          auto& tensor = *result.add_steps()->mutable_packet()->mutable_tensor();
          tensor.set_datatype("FP32");
          tensor.add_shape(1);
        }},
-      {"a tensor of a negative dimension",
+      {"a tensor with a negative dimension",
        [](auto& result) {
          auto& tensor = *result.add_steps()->mutable_packet()->mutable_python_tensor();
          tensor.set_datatype("FP32");
          tensor.add_shape(-1);
        }},
-      {"a tensor of no known type",
+      {"a tensor of unknown type",
        [](auto& result) { result.add_steps()->mutable_packet()->mutable_tensor()->set_datatype("own"); }},
       {"a tensor without a type",
        [](auto& result) { result.add_steps()->mutable_packet()->mutable_python_tensor(); }},
@@ -218,7 +216,7 @@ TEST_F(IsolatedCalculatorsTest, AWorkerThatBreaksTheRulesFailsTheNode) {
         }),
         *registry_);
     EXPECT_THAT(Run(delay_).message(),
-                HasSubstr("the process of the calculator library has answered what it must not: " + text));
+                HasSubstr("the process of the calculator library sent an invalid answer: " + text));
   }
 }
 
@@ -244,10 +242,10 @@ TEST_F(IsolatedCalculatorsTest, ADescriptionIsTriedAgainWhereTheProcessDied) {
 
 TEST_F(IsolatedCalculatorsTest, ADescriptionThatBreaksTheRulesKeepsTheGraphAway) {
   const std::pair<std::string, std::function<void(CalculatorResult::Description&)>> faults[] = {
-      {"a port that there is not", [](auto& description) { description.mutable_inputs(0)->set_port(1); }},
-      {"a port that there is not", [](auto& description) { description.mutable_outputs(0)->set_port(-1); }},
-      {"a kind that there is not", [](auto& description) { description.mutable_outputs(0)->set_kind(7); }},
-      {"a kind that there is not", [](auto& description) { description.mutable_inputs(0)->set_kind(11); }},
+      {"unknown port", [](auto& description) { description.mutable_inputs(0)->set_port(1); }},
+      {"unknown port", [](auto& description) { description.mutable_outputs(0)->set_port(-1); }},
+      {"unknown kind", [](auto& description) { description.mutable_outputs(0)->set_kind(7); }},
+      {"unknown kind", [](auto& description) { description.mutable_inputs(0)->set_kind(11); }},
   };
   for (const auto& [text, change] : faults) {
     const auto& fault = change;

@@ -89,8 +89,8 @@ void DescribePort(BraidContract* contract, BraidDirection direction, const char*
     return;
   }
   if (kind <= BRAID_EMPTY || kind == BRAID_OTHER || kind > BRAID_ANY) {
-    return AddFault(contract->fault, PortText(direction, tag, index) + " has no kind that a port may have: " +
-                                         std::to_string(static_cast<int>(kind)));
+    return AddFault(contract->fault, PortText(direction, tag, index) +
+                                         " has an invalid kind: " + std::to_string(static_cast<int>(kind)));
   }
   const PortType port_type = kind == BRAID_ANY ? PortType::Any() : PluginPortType(kind);
   if (direction == BRAID_INPUT) {
@@ -118,7 +118,7 @@ void SetQuick(BraidContract* contract) {
 }
 
 void FailContract(BraidContract* contract, const char* text) {
-  AddFault(contract->fault, text == nullptr || *text == '\0' ? "the calculator refuses the node" : text);
+  AddFault(contract->fault, text == nullptr || *text == '\0' ? "the calculator rejected the node" : text);
 }
 
 // --- Calls of a node
@@ -214,7 +214,7 @@ class PluginCalculator final : public graph::Calculator {
   }
 
   Status Open(Context& context) override {
-    if (object_ == nullptr) return InternalError("the calculator's object could not be made");
+    if (object_ == nullptr) return InternalError("cannot create the calculator's object");
     options_ = context.contract().FindOptions<PluginOptions>().value_or(PluginOptions());
     return Call(functions_.open, context);
   }
@@ -232,7 +232,7 @@ class PluginCalculator final : public graph::Calculator {
     call.contract = &contract;
     function(object_, &Host(), &call);
     for (BraidPacket* packet : call.handed_out) Host().release(packet);
-    if (call.failed) return InternalError(call.fault.empty() ? "the calculator has failed" : call.fault);
+    if (call.failed) return InternalError(call.fault.empty() ? "the calculator failed" : call.fault);
     return call.stopped ? graph::StopStatus() : OkStatus();
   }
 

@@ -303,11 +303,11 @@ TEST_P(PluginCalculatorTest, ASourceStops) {
 TEST_P(PluginCalculatorTest, WhatADescriptionRefuses) {
   const std::pair<std::string, std::string> faults[] = {
       {"describe_fail", "it fails in describe"},
-      {"describe_fail_without_text", "the calculator refuses the node"},
+      {"describe_fail_without_text", "the calculator rejected the node"},
       {"describe_throw", "it throws in describe"},
-      {"describe_throw_number", "an exception of an unknown type"},
+      {"describe_throw_number", "unknown exception"},
       {"describe_port", "input_stream 'MORE:2' is missing"},
-      {"describe_kind", "output_stream ':0' has no kind that a port may have: 0"},
+      {"describe_kind", "output_stream ':0' has an invalid kind: 0"},
   };
   for (const auto& [fault, text] : faults) {
     const Status status = Load(Faulty(fault));
@@ -321,9 +321,9 @@ TEST_P(PluginCalculatorTest, WhatADescriptionRefuses) {
 TEST_P(PluginCalculatorTest, AnOpenThatFails) {
   const std::pair<std::string, std::string> faults[] = {
       {"open_fail", "it fails in open"},
-      {"open_fail_without_text", "the calculator has failed"},
+      {"open_fail_without_text", "the calculator failed"},
       {"open_throw", "it throws in open"},
-      {"open_throw_number", "an exception of an unknown type"},
+      {"open_throw_number", "unknown exception"},
   };
   for (const auto& [fault, text] : faults) {
     EXPECT_THAT(LoadAndStart(Faulty(fault)).message(),
@@ -331,16 +331,16 @@ TEST_P(PluginCalculatorTest, AnOpenThatFails) {
     EXPECT_FALSE(kept_->end.has_value());
   }
   EXPECT_THAT(LoadAndStart(Between("UnmakeableCalculator")).message(),
-              HasSubstr("the calculator's object could not be made"));
+              HasSubstr("cannot create the calculator's object"));
 }
 
 TEST_P(PluginCalculatorTest, CallsThatFail) {
   EXPECT_EQ(FaultOf(Faulty("none of these")), "none");
   const std::pair<std::string, std::string> faults[] = {
       {"process_fail", "it fails in process"},
-      {"process_fail_without_text", "the calculator has failed"},
+      {"process_fail_without_text", "the calculator failed"},
       {"process_throw", "it throws in process"},
-      {"process_throw_number", "an exception of an unknown type"},
+      {"process_throw_number", "unknown exception"},
       {"early", "Current minimum expected timestamp is 3 but received 2"},
       {"no_time", "timestamp not specified or set to illegal value"},
       {"no_port", "the node has no output_stream 'OTHER:3'"},
@@ -357,7 +357,7 @@ TEST_P(PluginCalculatorTest, CallsThatFail) {
   EXPECT_THAT(FaultOf(Faulty("close_fail")),
               HasSubstr("Calculator::Close() for node \"n\" failed: it fails in close"));
   EXPECT_THAT(FaultOf(Faulty("close_throw")), HasSubstr("it throws in close"));
-  EXPECT_THAT(FaultOf(Faulty("close_throw_number")), HasSubstr("an exception of an unknown type"));
+  EXPECT_THAT(FaultOf(Faulty("close_throw_number")), HasSubstr("unknown exception"));
 }
 
 TEST_P(PluginCalculatorTest, EachOwnerIsToldOnce) {

@@ -64,12 +64,11 @@ void CheckLoopback(const graph::Contract& contract, std::vector<std::string>& fa
   if (handler == kImmediate) return;
   if (handler == kSyncSet && SyncSetSeparatesLoopback(config, contract.inputs().size())) return;
   faults.push_back(
-      std::string(
-          "LOOPBACK needs an input stream handler that takes it apart from the other inputs, or the node "
-          "would wait for them for ever; ")
+      std::string("LOOPBACK needs an input stream handler that separates it from the other inputs, or the "
+                  "node waits for them forever; ")
           .append(handler.empty() ? "it has the default one" : std::string("it has ").append(handler))
-          .append(handler == kSyncSet ? ", whose options do not" : "")
-          .append(". Let the node have:")
+          .append(handler == kSyncSet ? ", whose options do not separate it" : "")
+          .append(". Add to the node:")
           .append(kSyncSetBlock));
 }
 

@@ -55,7 +55,7 @@ Result<std::vector<PythonNodeSpec>> ListPythonNodes(const graph::Topology& topol
                                   "node " + std::to_string(i + 1) + " of the graph, with output_stream '" +
                                       config.output_stream(0) + "', needs a name"));
     } else if (!names.insert(spec.name).second) {
-      faults.push_back(FaultError(Fault::kPythonNodeNameExists, "two nodes are named '" + spec.name + "'"));
+      faults.push_back(FaultError(Fault::kPythonNodeNameExists, "duplicate node name '" + spec.name + "'"));
     }
     const auto options = contract.FindOptions<Options>();
     if (!options || options->handler_path().empty()) {
@@ -70,10 +70,10 @@ Result<std::vector<PythonNodeSpec>> ListPythonNodes(const graph::Topology& topol
       spec.handler_path = (std::filesystem::path(base_path) / path).lexically_normal().string();
       std::error_code ignored;
       if (!std::filesystem::is_regular_file(spec.handler_path, ignored)) {
-        faults.push_back(
-            FaultError(Fault::kPythonNodeFileDoesNotExist, "node '" + contract.node_name() +
-                                                               "': handler_path '" + options->handler_path() +
-                                                               "' is no file: '" + spec.handler_path + "'"));
+        faults.push_back(FaultError(Fault::kPythonNodeFileDoesNotExist,
+                                    "node '" + contract.node_name() + "': handler_path '" +
+                                        options->handler_path() + "' is not a file: '" + spec.handler_path +
+                                        "'"));
       }
     }
     for (const std::string& stream : config.input_stream()) spec.input_names.emplace_back(StreamName(stream));

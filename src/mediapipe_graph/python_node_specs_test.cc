@@ -134,11 +134,11 @@ TEST_F(PythonNodeSpecsTest, AllFaultsAreTold) {
       specs.status().message(),
       AllOf(HasSubstr("The Python Node is missing name definition - node 1 of the graph, with output_stream "
                       "'a', needs a name\n"),
-            HasSubstr("The Python Node name is already present in nodes list - two nodes are named 'twice'"),
+            HasSubstr("The Python Node name is already present in nodes list - duplicate node name 'twice'"),
             HasSubstr("The Python Node file path does not exist - node 'twice"),
-            HasSubstr("handler_path 'nowhere.py' is no file: '" + (folder_ / "nowhere.py") + "'"),
+            HasSubstr("handler_path 'nowhere.py' is not a file: '" + (folder_ / "nowhere.py") + "'"),
             HasSubstr("The Python Node is missing options definition - node 'bare' needs node_options"),
-            HasSubstr("handler_path 'sub' is no file")));
+            HasSubstr("handler_path 'sub' is not a file")));
 }
 
 // --- The contract of a node, as checked when a graph is loaded.

@@ -45,7 +45,7 @@ Result<size_t> ParseQueueDirective(std::string_view pbtxt, size_t cores) {
                         std::string(kDirective)
                             .append(" is '")
                             .append(value)
-                            .append("'; expected AUTO or a number that is not negative"));
+                            .append("'; expected AUTO or a non-negative number"));
     }
     return std::min(cores, static_cast<size_t>(number));
   }

@@ -35,7 +35,7 @@ TEST(QueueDirective, AnythingElseIsAnError) {
     ASSERT_FALSE(parsed.ok()) << value;
     EXPECT_EQ(parsed.status().message(),
               "Failed to read protobuf graph configuration file - OVMS_GRAPH_QUEUE_MAX_SIZE is '" + value +
-                  "'; expected AUTO or a number that is not negative");
+                  "'; expected AUTO or a non-negative number");
   }
 }
 

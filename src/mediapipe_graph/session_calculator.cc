@@ -30,12 +30,13 @@ Result<SessionServableName> SessionServable(const graph::Contract& contract) {
 
 Status SessionCalculator::FillContract(graph::Contract& contract) {
   if (contract.inputs().size() > 0 || contract.outputs().size() > 0) {
-    return InvalidArgumentError("OpenVINOModelServerSessionCalculator has no input and no output streams");
+    return InvalidArgumentError("OpenVINOModelServerSessionCalculator must not have input or output streams");
   }
   if (contract.input_side_packets().size() > 0 || contract.output_side_packets().size() != 1 ||
       !contract.output_side_packets().Has(kSessionTag)) {
     return InvalidArgumentError(
-        "OpenVINOModelServerSessionCalculator has one side packet, output_side_packet: \"SESSION:<name>\"");
+        "OpenVINOModelServerSessionCalculator must have one side packet, output_side_packet: "
+        "\"SESSION:<name>\"");
   }
   BRAID_RETURN_IF_ERROR(SessionServable(contract).status());
   contract.SetOutputSidePacket(0, graph::PortType::Of<GraphSession>());

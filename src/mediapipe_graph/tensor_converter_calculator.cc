@@ -45,7 +45,7 @@ Result<Tensor> ToOv(const NodeTensor& from) {
   }
   if (!from.has_bytes) {
     return InternalError(
-        std::string("the bytes of tensor '").append(tensor.name).append("' were not sent by its node"));
+        std::string("the node did not send the bytes of tensor '").append(tensor.name).append("'"));
   }
   const auto expected = ByteSize(tensor.type, tensor.shape);
   if (expected != tensor.data.size()) {
@@ -63,7 +63,7 @@ Result<std::vector<TensorConverterCalculator::Pair>> TensorConverterCalculator::
   const graph::Ports& inputs = contract.inputs();
   const graph::Ports& outputs = contract.outputs();
   if (inputs.size() == 0 || inputs.size() != outputs.size()) {
-    return InvalidArgumentError("it has as many inputs as outputs, one at least; found " +
+    return InvalidArgumentError("it needs as many inputs as outputs, at least one; found " +
                                 std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
   }
   const auto output_for = [&outputs](const graph::Port& input) {
@@ -75,7 +75,7 @@ Result<std::vector<TensorConverterCalculator::Pair>> TensorConverterCalculator::
   std::vector<Pair> pairs;
   for (int input = 0; input < inputs.size(); ++input) {
     if (!Suffix(inputs[input].tag) || !Suffix(outputs[input].tag)) {
-      return InvalidArgumentError("tags begin with OVTENSOR or OVMS_PY_TENSOR");
+      return InvalidArgumentError("tags must begin with OVTENSOR or OVMS_PY_TENSOR");
     }
     pairs.push_back({input, output_for(inputs[input]), inputs[input].tag.starts_with(kOv), {}});
   }
@@ -90,13 +90,13 @@ Result<std::vector<TensorConverterCalculator::Pair>> TensorConverterCalculator::
     const std::string& tag = outputs[pair.output].tag;
     if (tag.starts_with(kPython) != pair.to_python) {
       return InvalidArgumentError("one of input '" + inputs[pair.input].name + "' and output '" +
-                                  outputs[pair.output].name + "' is OVTENSOR, the other OVMS_PY_TENSOR");
+                                  outputs[pair.output].name + "' must be OVTENSOR, the other OVMS_PY_TENSOR");
     }
     if (!pair.to_python) continue;
     const auto* names = options ? &options->tag_to_output_tensor_names() : nullptr;
     if (names == nullptr || !names->contains(tag)) {
       return InvalidArgumentError("tag_to_output_tensor_names has no key '" + tag +
-                                  "', with the name of the tensor to be made");
+                                  "' with the name of the output tensor");
     }
     pair.name = names->at(tag);
   }

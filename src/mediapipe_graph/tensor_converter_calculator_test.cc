@@ -122,9 +122,9 @@ TEST_F(TensorConverterTest, FaultsAreFoundWhenTheGraphIsLoaded) {
   EXPECT_THAT(fault(Node(to_python)), HasSubstr("has no key 'OVMS_PY_TENSOR'"));
   EXPECT_THAT(fault(Node(to_python, Name("OTHER", "out"))), HasSubstr("has no key 'OVMS_PY_TENSOR'"));
   EXPECT_THAT(fault(Node("input_stream: 'OVTENSOR:in' output_stream: 'OVTENSOR:out'")),
-              HasSubstr("one of input 'in' and output 'out' is OVTENSOR, the other OVMS_PY_TENSOR"));
+              HasSubstr("one of input 'in' and output 'out' must be OVTENSOR, the other OVMS_PY_TENSOR"));
   EXPECT_THAT(fault(Node("input_stream: 'OTHER:in' output_stream: 'OVMS_PY_TENSOR:out'")),
-              HasSubstr("tags begin with OVTENSOR or OVMS_PY_TENSOR"));
+              HasSubstr("tags must begin with OVTENSOR or OVMS_PY_TENSOR"));
   EXPECT_THAT(fault(Node("input_stream: 'OVTENSOR:in'")), HasSubstr("found 1 and 0"));
 }
 

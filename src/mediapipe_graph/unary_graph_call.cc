@@ -73,7 +73,7 @@ Status UnaryGraphCall::ReadInputs() {
     const std::string name = tensor.name;
     BRAID_ASSIGN_OR_RETURN(graph::Packet packet, InputPacket(graph, std::move(tensor), timestamp_, input));
     if (given[static_cast<size_t>(input)]) {
-      return FaultError(Fault::kInvalidUnexpectedInput, std::string(name).append(" is there more than once"));
+      return FaultError(Fault::kInvalidUnexpectedInput, std::string(name).append(" is given more than once"));
     }
     given[static_cast<size_t>(input)] = true;
     inputs_.emplace_back(input, std::move(packet));

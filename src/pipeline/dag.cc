@@ -35,7 +35,7 @@ class Dag::Builder {
     const auto tensor = static_cast<uint32_t>(dag_.tensors_.size());
     auto [it, added] = by_name_.emplace(name, tensor);
     if (!added) {
-      return Invalid("tensor '" + name + "' is made twice: by " + ProducerName(it->second) + " and by " +
+      return Invalid("tensor '" + name + "' is produced twice: by " + ProducerName(it->second) + " and by " +
                      (producer == kNone ? std::string("the inputs") : "step " + dag_.nodes_[producer].name));
     }
     dag_.tensors_.push_back({.name = name, .consumers = {}, .gathers = {}});
@@ -70,7 +70,7 @@ class Dag::Builder {
         auto tensor = by_name_.find(port.tensor);
         if (tensor == by_name_.end()) {
           return Invalid("input '" + port.name + "' of step " + specs[index].name + " takes tensor '" +
-                         port.tensor + "', which is neither an input nor made by any step");
+                         port.tensor + "', which is neither an input nor an output of a step");
         }
         dag_.nodes_[index].inputs.push_back({port.name, tensor->second, port.optional});
         dag_.tensors_[tensor->second].consumers.push_back(index);
@@ -79,7 +79,7 @@ class Dag::Builder {
     for (const PortSpec& output : outputs) {
       auto tensor = by_name_.find(output.tensor);
       if (tensor == by_name_.end()) {
-        return Invalid("output '" + output.tensor + "' is not made by any step");
+        return Invalid("output '" + output.tensor + "' is not produced by any step");
       }
       dag_.outputs_.push_back(tensor->second);
       dag_.output_names_.push_back(output.name);
@@ -107,7 +107,7 @@ class Dag::Builder {
       }
     }
     if (order_.size() == dag_.nodes_.size()) return OkStatus();
-    return Invalid("these steps wait for each other: " + CycleText(missing));
+    return Invalid("these steps form a cycle: " + CycleText(missing));
   }
 
   // Follows the inputs backwards from a node that never got its inputs; that path leads into a cycle.
@@ -144,8 +144,7 @@ class Dag::Builder {
 
   Status JoinError(const std::string& who, uint32_t a, uint32_t b) const {
     return Invalid(who + " joins the responses of " + OpenerName(a) + " and of " + OpenerName(b) +
-                   ", which both may respond any number of times; which responses belong together is not "
-                   "defined");
+                   ", which both may respond any number of times; their responses cannot be matched");
   }
 
   uint32_t OpenScope(uint32_t parent, uint32_t opener) {
@@ -194,7 +193,7 @@ class Dag::Builder {
       const uint32_t scope = dag_.tensors_[port.tensor].scope;
       if (inner == kNone || scope != inner || !Countable(inner)) {
         return Invalid("step " + dag_.nodes_[index].name + " gathers its input '" + port.name +
-                       "' where that is not a piece");
+                       "', which is not a demultiplexed piece");
       }
       auto& before = dag_.tensors_[port.tensor].consumers;
       before.erase(std::find(before.begin(), before.end(), index));

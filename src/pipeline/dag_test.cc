@@ -20,12 +20,12 @@ std::string Fault(const std::vector<std::string>& inputs, const std::vector<std:
 
 TEST(Dag, EveryTensorHasOneProducer) {
   EXPECT_EQ(Fault({"x"}, {"y"}, {MakeNode("a", {"x"}, {"y"}), MakeNode("b", {"x"}, {"y"})}),
-            "tensor 'y' is made twice: by step 'a' and by step 'b'");
+            "tensor 'y' is produced twice: by step 'a' and by step 'b'");
   EXPECT_EQ(Fault({"x"}, {"x"}, {MakeNode("a", {"x"}, {"x"})}),
-            "tensor 'x' is made twice: by the inputs and by step 'a'");
+            "tensor 'x' is produced twice: by the inputs and by step 'a'");
   EXPECT_EQ(Fault({"x"}, {"y"}, {MakeNode("a", {"z"}, {"y"})}),
-            "input 'z' of step 'a' takes tensor 'z', which is neither an input nor made by any step");
-  EXPECT_EQ(Fault({"x"}, {"z"}, {MakeNode("a", {"x"}, {"y"})}), "output 'z' is not made by any step");
+            "input 'z' of step 'a' takes tensor 'z', which is neither an input nor an output of a step");
+  EXPECT_EQ(Fault({"x"}, {"z"}, {MakeNode("a", {"x"}, {"y"})}), "output 'z' is not produced by any step");
 }
 
 TEST(Dag, NamesTheStepsOfACycle) {
@@ -33,8 +33,8 @@ TEST(Dag, NamesTheStepsOfACycle) {
       Fault({"x"}, {"c"},
             {MakeNode("before", {"x"}, {"w"}), MakeNode("a", {"w", "c"}, {"a"}), MakeNode("b", {"a"}, {"b"}),
              MakeNode("c", {"b"}, {"c"}), MakeNode("after", {"c"}, {"d"})}),
-      "these steps wait for each other: 'a' -> 'b' -> 'c' -> 'a'");
-  EXPECT_EQ(Fault({}, {"a"}, {MakeNode("a", {"a"}, {"a"})}), "these steps wait for each other: 'a' -> 'a'");
+      "these steps form a cycle: 'a' -> 'b' -> 'c' -> 'a'");
+  EXPECT_EQ(Fault({}, {"a"}, {MakeNode("a", {"a"}, {"a"})}), "these steps form a cycle: 'a' -> 'a'");
 }
 
 TEST(Dag, WhatLiesBehindManyAnswersIsInTheirScope) {
@@ -54,10 +54,9 @@ TEST(Dag, WhatLiesBehindManyAnswersIsInTheirScope) {
 TEST(Dag, RefusesToJoinStreamsThatAreNotOneWithinTheOther) {
   const std::vector<NodeSpec> streams = {MakeNode("a", {"x"}, {"s"}, true),
                                          MakeNode("b", {"x"}, {"t"}, true)};
-  EXPECT_EQ(
-      Fault({"x"}, {"s", "t"}, streams),
-      "the response joins the responses of step 'a' and of step 'b', which both may respond any number of "
-      "times; which responses belong together is not defined");
+  EXPECT_EQ(Fault({"x"}, {"s", "t"}, streams),
+            "the response joins the responses of step 'a' and of step 'b', which both may respond any number "
+            "of times; their responses cannot be matched");
   auto joined = streams;
   joined.push_back(MakeNode("c", {"s", "t"}, {"u"}));
   EXPECT_EQ(Fault({"x"}, {"u"}, joined).substr(0, 46), "step 'c' joins the responses of step 'a' and o");
@@ -91,11 +90,13 @@ TEST(Dag, GathersFromTheScopeOfADemultiplexer) {
   EXPECT_EQ((*dag)->output_names()[1], "whole");
 
   spec.nodes[2].gather_from = 1;
-  EXPECT_EQ(Dag::Build(spec).status().message(), "step 'g' gathers its input 'b' where that is not a piece");
+  EXPECT_EQ(Dag::Build(spec).status().message(),
+            "step 'g' gathers its input 'b', which is not a demultiplexed piece");
   // The number of answers is unknown.
   spec.nodes[0] = MakeNode("a", {"x"}, {"a"}, true);
   spec.nodes[2].gather_from = 0;
-  EXPECT_EQ(Dag::Build(spec).status().message(), "step 'g' gathers its input 'b' where that is not a piece");
+  EXPECT_EQ(Dag::Build(spec).status().message(),
+            "step 'g' gathers its input 'b', which is not a demultiplexed piece");
   spec.nodes[2].gather_from = Dag::kNone;
   EXPECT_EQ(Dag::Build(spec).status().message(), "the response cannot gather the responses of step 'a'");
 }

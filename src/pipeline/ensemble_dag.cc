@@ -168,7 +168,7 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!unused(dag->inputs()[i])) continue;
     field = FieldAt("input", static_cast<int>(i));
-    return InvalidArgumentError("input '" + inputs[i] + "' is used by no step");
+    return InvalidArgumentError("input '" + inputs[i] + "' is not used by any step");
   }
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string place = FieldAt("ensemble_scheduling.step", static_cast<int>(i));
@@ -184,7 +184,7 @@ Result<std::unique_ptr<const Dag>> MakeDag(const ServableInfo& ensemble,
     if (most == 0 || ensemble.max_batch_size <= most) continue;
     field = "max_batch_size";
     return InvalidArgumentError("'max_batch_size' is " + std::to_string(ensemble.max_batch_size) +
-                                ", and step " + nodes[i].name + " takes " + std::to_string(most) +
+                                ", but step " + nodes[i].name + " takes " + std::to_string(most) +
                                 " at most");
   }
   return dag;
@@ -305,18 +305,17 @@ Status CheckEnsembleSequences(const ServableInfo& ensemble, const Dag& dag,
     }
     if (step.scope != Dag::kRoot) {
       return refuse(
-          " and would run once for each response of a decoupled step: a sequence has one turn a request");
+          " and would run once for each response of a decoupled step; a request can run it only once");
     }
     if (!seen.emplace(model.name, model.version).second) {
-      return refuse(" that another step has already: a sequence has one turn a request");
+      return refuse(" that another step already uses; a request can run it only once");
     }
   }
   for (const auto* specs : {&ensemble.inputs, &ensemble.outputs}) {
     for (const TensorSpec& spec : *specs) {
       if (spec.name != kSequenceIdInput && spec.name != kSequenceControlInput) continue;
       return Invalid(ensemble.name, "the tensor '" + spec.name +
-                                        "' has the name of a sequence, which an ensemble with stateful "
-                                        "models has");
+                                        "' has a name reserved for the sequences of stateful models");
     }
   }
   return OkStatus();

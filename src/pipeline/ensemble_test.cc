@@ -107,8 +107,7 @@ TEST_F(EnsembleTest, AStepThatWasLoadedAgainMayTakeNothingOnADevice) {
   e->Begin(std::move(asked));
   EXPECT_EQ(taker->kept(), 0u);
   ASSERT_TRUE(sink.ended());
-  EXPECT_THAT(sink.responses()[0].status.message(),
-              HasSubstr("takes no inputs on a GPU since it was loaded again"));
+  EXPECT_THAT(sink.responses()[0].status.message(), HasSubstr("no longer accepts inputs on a GPU"));
 }
 
 TEST_F(EnsembleTest, AThousandStepsNeedTheStackOfOne) {
@@ -434,9 +433,9 @@ TEST_F(EnsembleTest, AMissingOutputIsADeadlock) {
   Ask(e, sink);
   EXPECT_EQ(
       sink.status(),
-      InternalError(
-          "in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
-          "ensemble steps can be made: step 'a' (number 1) has not given output 'OUT', which is tensor 'T'"));
+      InternalError("in ensemble 'e', unexpected deadlock, at least one output is not set while no more "
+                    "ensemble steps can be made: step 'a' (number 1) did not return output 'OUT', which is "
+                    "tensor 'T'"));
   // A step that ends without a response also fails the request.
   AddStep("a", [](std::unique_ptr<InferenceRequest> request) { request->Respond(std::nullopt, true); });
   KeepingSink silent;
@@ -765,7 +764,7 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
       "uses it; leave "
       "it out of the 'output_map'");
   EXPECT_EQ(Make(StepText("a", "X", "Y"), {"Y"}, {"X", "W"}).status().message(),
-            "in ensemble 'e', input 'W' is used by no step");
+            "in ensemble 'e', input 'W' is not used by any step");
   ServableInfo large = EnsembleInfo(StepText("few", "X", "Y"));
   large.max_batch_size = 3;
   EXPECT_EQ(MakeEnsemble(std::move(large), deps_).status().message(),
@@ -782,12 +781,12 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
       fault(StepText("pairs", "X", "T") + StepText("a", "T", "Y")),
       "in ensemble 'e', tensor 'T' has shape [4,4] as output 'OUT' of step 'pairs' (number 1) but [-1] as "
       "input 'IN' of step 'a' (number 2), batch dimensions included");
-  EXPECT_EQ(fault(StepText("a", "X", "Y") + StepText("b", "X", "Y")),
-            "in ensemble 'e', tensor 'Y' is made twice: by step 'a' (number 1) and by step 'b' (number 2)");
-  EXPECT_EQ(fault(StepText("a", "X", "Z")), "in ensemble 'e', output 'Y' is not made by any step");
   EXPECT_EQ(
-      fault(StepText("a", "T", "U") + StepText("b", "U", "T") + StepText("a", "X", "Y")),
-      "in ensemble 'e', these steps wait for each other: 'a' (number 1) -> 'b' (number 2) -> 'a' (number 1)");
+      fault(StepText("a", "X", "Y") + StepText("b", "X", "Y")),
+      "in ensemble 'e', tensor 'Y' is produced twice: by step 'a' (number 1) and by step 'b' (number 2)");
+  EXPECT_EQ(fault(StepText("a", "X", "Z")), "in ensemble 'e', output 'Y' is not produced by any step");
+  EXPECT_EQ(fault(StepText("a", "T", "U") + StepText("b", "U", "T") + StepText("a", "X", "Y")),
+            "in ensemble 'e', these steps form a cycle: 'a' (number 1) -> 'b' (number 2) -> 'a' (number 1)");
   EXPECT_EQ(fault(StepText("a", "X", "Y")), "");
 }
 

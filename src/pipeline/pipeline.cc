@@ -100,7 +100,7 @@ class Nodes {
       const auto found = catalog_.Find(name, -1);
       const bool ensemble = found.ok() && (*found)->info().kind == ServableKind::kEnsemble;
       node.behind = FaultError(Fault::kPipelineCycleFound,
-                               name == pipeline ? std::string("the pipeline is a node of itself")
+                               name == pipeline ? std::string("the pipeline contains itself")
                                                 : std::string(ensemble ? "ensemble '" : "pipeline '")
                                                       .append(name)
                                                       .append("' leads back to '")
@@ -206,7 +206,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   nodes.AddSteps(*plan);
   plan->structure = std::make_unique<DagStructure>(*plan->dag, WordsOf(config));
   plan->needs = pipeline + " needs model '";
-  plan->no_version = "', of which no version is loaded";
+  plan->no_version = "', which has no loaded version";
   plan->not_ready = "', which is not ready: ";
   plan->unavailable = [](std::string text) { return FaultError(Fault::kPipelineNotLoadedYet, text); };
   // The functions belong to the plan and live no longer than it.
@@ -217,7 +217,7 @@ Result<std::shared_ptr<Servable>> MakePipeline(const OvmsPipelineConfig& config,
   plan->missing_output = [&steps = plan->steps](uint32_t node, const std::string& output) {
     return steps[node].code
                ? FaultError(Fault::kNodeLibraryMissingOutput, "output '" + output + "'")
-               : FaultError(Fault::kInternalError, "the model did not give output '" + output + "'");
+               : FaultError(Fault::kInternalError, "the model did not return output '" + output + "'");
   };
   plan->finish_outputs = &RowsToStrings;
 

@@ -51,7 +51,7 @@ bool CheckSource(const PipelineDefinition& definition, const OvmsDataSource& sou
   if (spec != nullptr) return true;
   faults.Add(Fault::kPipelineMissingModelOutput, where,
              "takes " + Quoted(source.data_item) + ", for which " + NodeText(node) + " names output " +
-                 Quoted(output->data_item) + "; there is none of that name");
+                 Quoted(output->data_item) + "; it does not exist");
   return false;
 }
 
@@ -81,8 +81,9 @@ void CheckFit(const PipelineDefinition& definition, const PipelineNode& from, co
     }
   }
   if (output.type == DataType::kBytes && from.config_model && to.config_model) {
-    faults.Add(Fault::kNotImplemented, where,
-               "a string tensor between two models," + source + "; strings can only enter and leave");
+    faults.Add(
+        Fault::kNotImplemented, where,
+        "a string tensor between two models," + source + "; strings can only enter and leave the pipeline");
   }
 }
 
@@ -126,7 +127,7 @@ void CheckDemultiplexers(const PipelineDefinition& definition, PipelineFaults& f
   for (const PipelineNode& node : definition.nodes()) look(node.config.demultiply_count, node.config.name);
   if (dynamic && all.size() > 1) {
     faults.Add(Fault::kNotImplemented, "",
-               "a dynamic demultiplexer has to be the only one; there are " + ListOf(all));
+               "a dynamic demultiplexer must be the only one; there are " + ListOf(all));
   }
 }
 
@@ -136,7 +137,7 @@ void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineF
   const PipelineNode& node = definition.nodes()[index];
   if (node.config.name == kRequestNode || node.config.name == kResponseNode) {
     faults.Add(Fault::kPipelineNodeNameDuplicate, NodeText(node),
-               "the name stands for the pipeline's own inputs or outputs");
+               "the name is reserved for the pipeline's inputs or outputs");
   } else if (definition.FindNode(node.config.name) != index) {
     faults.Add(Fault::kPipelineNodeNameDuplicate, NodeText(node),
                "number " + std::to_string(index + 1) + " has the name of number " +
@@ -146,9 +147,8 @@ void CheckNodeName(const PipelineDefinition& definition, size_t index, PipelineF
     const OvmsNodeOutput& output = node.config.outputs[i];
     const OvmsNodeOutput& first = *FindAlias(node.config, output.alias);
     if (first.data_item == output.data_item) continue;
-    faults.Add(
-        Fault::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
-        "alias " + Quoted(output.alias) + " stands for output " + Quoted(first.data_item) + " already");
+    faults.Add(Fault::kPipelineMissingDataSource, NodeText(node) + ", output " + Quoted(output.data_item),
+               "alias " + Quoted(output.alias) + " already stands for output " + Quoted(first.data_item));
   }
 }
 
@@ -164,7 +164,7 @@ void CheckModel(const PipelineDefinition& definition, size_t index, PipelineFaul
   if (node.decoupled) {
     faults.Add(Fault::kNotImplemented, NodeText(node),
                "model " + Quoted(node.config.model_name) +
-                   " is decoupled: a pipeline's node answers once; an ensemble can have it as a step");
+                   " is decoupled, but a pipeline node answers once; use it in an ensemble");
   }
 }
 
@@ -188,8 +188,9 @@ void CheckScatter(const PipelineDefinition& definition, size_t index, PipelineFa
     }
     const int32_t count = *node.config.demultiply_count;
     if (count > 0 && !Contains(dimensions[0], count)) {
-      faults.Add(Fault::kPipelineDemultiplyCountDoesNotMatch, where,
-                 "demultiply_count is " + std::to_string(count) + ", the shape " + ToString(dimensions));
+      faults.Add(
+          Fault::kPipelineDemultiplyCountDoesNotMatch, where,
+          "demultiply_count is " + std::to_string(count) + ", but the shape is " + ToString(dimensions));
     }
   }
 }
@@ -225,7 +226,7 @@ void CheckInputs(const PipelineDefinition& definition, size_t index, PipelineFau
     if (!node.known) continue;
     const TensorSpec* spec = FindSpec(node.inputs, input.name);
     if (spec == nullptr) {
-      faults.Add(Fault::kPipelineMissingModelInput, where, "there is none of that name");
+      faults.Add(Fault::kPipelineMissingModelInput, where, "the input does not exist");
     } else if (found && output != nullptr) {
       const PipelineNode& from = definition.nodes()[*definition.FindNode(input.source.node_name)];
       CheckFit(definition, from, *output, node, *spec, where, faults);
@@ -374,21 +375,21 @@ void CheckSequences(const PipelineDefinition& definition, PipelineFaults& faults
     if (!around[i].empty()) {
       faults.Add(Fault::kNotImplemented, NodeText(node),
                  model + " is stateful and would run once for each piece of " + ListOf(around[i]) +
-                     ": a sequence has one turn a request");
+                     "; a request can run it only once");
     }
     const auto [first, added] =
         nodes.emplace(std::pair(node.config.model_name, node.version), node.config.name);
     if (!added) {
       faults.Add(Fault::kNotImplemented, NodeText(node),
-                 model + " is stateful and behind node " + Quoted(first->second) +
-                     " already: a sequence has one turn a request");
+                 model + " is stateful and already used by node " + Quoted(first->second) +
+                     "; a request can run it only once");
     }
   }
   if (nodes.empty()) return;
   const auto check_name = [&faults](const std::string& name, std::string_view what) {
     if (name != kSequenceIdInput && name != kSequenceControlInput) return;
     faults.Add(Fault::kNotImplemented, std::string(what).append(Quoted(name)),
-               "the name is that of a sequence, which a pipeline with stateful models has");
+               "the name is reserved for the sequences of stateful models");
   };
   for (const std::string& input : definition.config.inputs) check_name(input, "input ");
   for (const OvmsConnection& output : definition.config.outputs) check_name(output.name, "output ");

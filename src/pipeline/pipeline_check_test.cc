@@ -74,12 +74,12 @@ TEST_F(PipelineCheck, ADynamicDemultiplexerIsAlone) {
             {Cutting(Dl("a", "m3", {"IN=request/x"}, {"OUT=y"}), -1), Cutting(Matrix("b", "a/y"), 2)});
   AddSame("m3", 3);
   ExpectFault(entry, Fault::kNotImplemented,
-              "pipeline 'p': a dynamic demultiplexer has to be the only one; there are 'a', 'b'");
+              "pipeline 'p': a dynamic demultiplexer must be the only one; there are 'a', 'b'");
   entry.nodes[0].demultiply_count = 2;
   EXPECT_EQ(Fault(entry), "");
   entry.demultiply_count = -1;
   ExpectFault(entry, Fault::kNotImplemented,
-              "pipeline 'p': a dynamic demultiplexer has to be the only one; there are 'request', 'a', 'b'");
+              "pipeline 'p': a dynamic demultiplexer must be the only one; there are 'request', 'a', 'b'");
 }
 
 TEST_F(PipelineCheck, NodeNames) {
@@ -87,7 +87,7 @@ TEST_F(PipelineCheck, NodeNames) {
               Fault::kPipelineNodeNameDuplicate, "pipeline 'p', node 'a': number 2 has the name of number 1");
   ExpectFault(Entry({"x"}, {"out=request/x"}, {Vector("request", "request/x")}),
               Fault::kPipelineNodeNameDuplicate,
-              "pipeline 'p', node 'request': the name stands for the pipeline's own inputs or outputs");
+              "pipeline 'p', node 'request': the name is reserved for the pipeline's inputs or outputs");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x"}, {"OUT=y", "MORE=y"})}),
               Fault::kPipelineMissingDataSource,
               "pipeline 'p', node 'a', output 'MORE': alias 'y' stands for output 'OUT' already");
@@ -102,9 +102,8 @@ TEST_F(PipelineCheck, Models) {
   auto versioned = Vector("a", "request/x");
   versioned.version = 9;
   EXPECT_THAT(Fault(Entry({"x"}, {"out=a/y"}, {versioned})), HasSubstr(" - model 'vector', version 9: "));
-  EXPECT_EQ(
-      Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "p", {"IN=request/x"}, {"OUT=y"})})),
-      "Pipeline definition contains a cycle - the pipeline is a node of itself (pipeline 'p', node 'a')");
+  EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "p", {"IN=request/x"}, {"OUT=y"})})),
+            "Pipeline definition contains a cycle - the pipeline contains itself (pipeline 'p', node 'a')");
 
   auto automatic = AddSame("auto", 1);
   const_cast<ServableInfo&>(automatic->info()).automatic_shape = true;
@@ -125,10 +124,10 @@ TEST_F(PipelineCheck, Models) {
 
   catalog_.Publish(
       std::make_shared<FakeStep>("stream", std::vector{Spec("IN")}, std::vector{Spec("OUT")}, true));
-  ExpectFault(
-      Entry({"x"}, {"out=a/y"}, {Dl("a", "stream", {"IN=request/x"}, {"OUT=y"})}), Fault::kNotImplemented,
-      "pipeline 'p', node 'a': model 'stream' is decoupled: a pipeline's node answers once; an ensemble "
-      "can have it as a step");
+  ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "stream", {"IN=request/x"}, {"OUT=y"})}),
+              Fault::kNotImplemented,
+              "pipeline 'p', node 'a': model 'stream' is decoupled, but a pipeline node answers once; use it "
+              "in an ensemble");
 }
 
 TEST_F(PipelineCheck, OutputsOfDemultiplexers) {
@@ -179,10 +178,9 @@ TEST_F(PipelineCheck, Sources) {
               "node 'a'");
   auto entry = fault("a/y");
   entry.nodes[0].outputs = {{"NONE", "y"}};
-  ExpectFault(
-      entry, Fault::kPipelineMissingModelOutput,
-      "pipeline 'p', node 'b', input 'IN': takes 'y', for which node 'a' names output 'NONE'; there is "
-      "none of that name");
+  ExpectFault(entry, Fault::kPipelineMissingModelOutput,
+              "pipeline 'p', node 'b', input 'IN': takes 'y', for which node 'a' names output 'NONE'; it "
+              "does not exist");
   // The same holds for outputs of the pipeline.
   ExpectFault(
       Entry({"x"}, {"out=a/none"}, {Vector("a", "request/x")}), Fault::kPipelineMissingDataSource,
@@ -194,7 +192,7 @@ TEST_F(PipelineCheck, Sources) {
 TEST_F(PipelineCheck, InputsOfNodes) {
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x", "NONE=request/x"}, {"OUT=y"})}),
               Fault::kPipelineMissingModelInput,
-              "pipeline 'p', node 'a', input 'NONE': there is none of that name");
+              "pipeline 'p', node 'a', input 'NONE': the input does not exist");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x", "IN=request/x"}, {"OUT=y"})}),
               Fault::kPipelineInputConnectedTwice, "pipeline 'p', node 'a', input 'IN'");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "sum", {"A=request/x"}, {"OUT=y"})}),
@@ -248,7 +246,7 @@ TEST_F(PipelineCheck, StringsBetweenModelsOfAConfig) {
   ExpectFault(
       entry, Fault::kNotImplemented,
       "pipeline 'p', node 'b', input 'IN': a string tensor between two models, of output 'OUT' of node "
-      "'a'; strings can only enter and leave");
+      "'a'; strings can only enter and leave the pipeline");
 }
 
 TEST_F(PipelineCheck, Cycles) {
@@ -354,7 +352,7 @@ TEST_F(PipelineCheck, AllFaultsAreToldAtOnce) {
   EXPECT_THAT(lines[0], HasSubstr("model 'none'"));
   EXPECT_THAT(lines[1], HasSubstr("takes 'y', which is not among the pipeline's inputs"));
   EXPECT_THAT(lines[2], HasSubstr("takes its data from node 'zz'"));
-  EXPECT_THAT(lines[3], HasSubstr("node 'b', input 'C': there is none of that name"));
+  EXPECT_THAT(lines[3], HasSubstr("node 'b', input 'C': the input does not exist"));
   EXPECT_THAT(lines[4], HasSubstr("node 'b', input 'B'"));
   EXPECT_THAT(lines[5], HasSubstr("output 'out': takes 'none'"));
   for (const std::string& line : lines) EXPECT_THAT(line, HasSubstr("pipeline 'p', "));

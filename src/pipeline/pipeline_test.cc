@@ -441,7 +441,7 @@ TEST_F(PipelineTest, AModelThatLeavesOutAnOutputFails) {
   EXPECT_EQ(Run(p, {Ints("x", {1}, {1})}).size(), 1u);
   p = Serve(Entry({"x"}, {"out=a/y", "more=a/z"}, {Dl("a", "m", {"IN=request/x"}, {"OUT=y", "MORE=z"})}));
   EXPECT_EQ(Failure(p, {Ints("x", {1}, {1})}).message(),
-            "Internal server error - the model did not give output 'MORE' (pipeline 'p', node 'a')");
+            "Internal server error - the model did not return output 'MORE' (pipeline 'p', node 'a')");
 }
 
 TEST_F(PipelineTest, ACancelledRequestEndsInTheMiddle) {
@@ -572,12 +572,12 @@ TEST_F(PipelineTest, IsReadyWhileItsModelsAre) {
   EXPECT_EQ(p->uses(), (std::vector<ServableUse>{{"m", -1}}));
   catalog_.SetState("m", 1, VersionState::kUnavailable, "unloaded");
   EXPECT_FALSE(p->readiness().ready);
-  EXPECT_EQ(p->readiness().reason, "pipeline 'p' needs model 'm', of which no version is loaded");
+  EXPECT_EQ(p->readiness().reason, "pipeline 'p' needs model 'm', which has no loaded version");
   EXPECT_EQ(catalog_.Index(true).size(), 0u);
   const Status status = Failure(p, {Ints("x", {1}, {1})});
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(),
-            "Pipeline is not loaded yet - pipeline 'p' needs model 'm', of which no version is loaded");
+            "Pipeline is not loaded yet - pipeline 'p' needs model 'm', which has no loaded version");
   auto m = AddPlus("m", {-1}, 2);
   EXPECT_TRUE(p->readiness().ready);
   EXPECT_THAT(Int32Values(Run(p, {Ints("x", {1}, {1})})[0]), ElementsAre(3));

@@ -93,15 +93,14 @@ TEST_F(SequenceNodesTest, AStatefulModelHasOneTurnARequest) {
   EXPECT_EQ(
       Fault(Entry({"x"}, {"out=a/y"}, {cutting, Dl("a", "ma", {"IN=c/y"}, {"OUT=y"})})),
       "Functionality not implemented - pipeline 'p', node 'a': model 'ma' is stateful and would run once "
-      "for each piece of 'c': a sequence has one turn a request");
+      "for each piece of 'c'; a request can run it only once");
   auto of_request = Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"})});
   of_request.demultiply_count = 2;
   EXPECT_THAT(Fault(of_request), HasSubstr("for each piece of 'request'"));
-  EXPECT_EQ(
-      Fault(Entry({"x"}, {"out=b/y"},
-                  {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"}), Dl("b", "ma", {"IN=a/y"}, {"OUT=y"})})),
-      "Functionality not implemented - pipeline 'p', node 'b': model 'ma' is stateful and behind node 'a' "
-      "already: a sequence has one turn a request");
+  EXPECT_EQ(Fault(Entry({"x"}, {"out=b/y"},
+                        {Dl("a", "ma", {"IN=request/x"}, {"OUT=y"}), Dl("b", "ma", {"IN=a/y"}, {"OUT=y"})})),
+            "Functionality not implemented - pipeline 'p', node 'b': model 'ma' is stateful and already used "
+            "by node 'a'; a request can run it only once");
 }
 
 TEST_F(SequenceNodesTest, AStatefulModelMayStandBehindAGather) {
@@ -124,14 +123,12 @@ TEST_F(SequenceNodesTest, TheNamesOfSequencesAreTaken) {
   const auto with = [this](const std::string& input, const std::string& output) {
     return Fault(Entry({input}, {output + "=a/y"}, {Dl("a", "ma", {"IN=request/" + input}, {"OUT=y"})}));
   };
-  EXPECT_THAT(
-      with("x", "sequence_id"),
-      HasSubstr("output 'sequence_id': the name is that of a sequence, which a pipeline with stateful "
-                "models has"));
+  EXPECT_THAT(with("x", "sequence_id"),
+              HasSubstr("output 'sequence_id': the name is reserved for the sequences of stateful models"));
   EXPECT_THAT(with("sequence_control_input", "y"), HasSubstr("input 'sequence_control_input': the name is"));
   // An output that the server adds to a model's responses cannot be a source.
   EXPECT_THAT(Fault(Entry({"x"}, {"out=a/y"}, {Dl("a", "ma", {"IN=request/x"}, {"sequence_id=y"})})),
-              HasSubstr("there is none of that name"));
+              HasSubstr("it does not exist"));
 }
 
 TEST_F(SequenceNodesTest, APipelineSaysThatItIsStateful) {
@@ -221,9 +218,8 @@ TEST_F(SequenceNodesTest, TextsNameNoSequence) {
   request->correlation_id = std::string("seven");
   request->sequence_start = true;
   p->Infer(std::move(request));
-  EXPECT_EQ(
-      sink.status(),
-      InvalidArgumentError("a sequence of a stateful model is named by a number, not by the text 'seven'"));
+  EXPECT_EQ(sink.status(),
+            InvalidArgumentError("a sequence of a stateful model needs a numeric id, not 'seven'"));
 }
 
 TEST_F(SequenceNodesTest, APipelineMayBeANodeOfAnother) {
@@ -487,9 +483,9 @@ TEST_F(SequenceNodesTest, StepsAreRefusedAsNodesAre) {
   EXPECT_THAT(fault(StepText("many", "x", "z") + StepText("ma", "z", "Y")),
               HasSubstr("would run once for each response of a decoupled step"));
   EXPECT_THAT(fault(StepText("ma", "x", "z") + StepText("ma", "z", "Y")),
-              HasSubstr("step 'ma' (number 2) is a stateful model that another step has already"));
+              HasSubstr("step 'ma' (number 2) is a stateful model that another step already uses"));
   EXPECT_THAT(fault(StepText("ma", "x", "sequence_id"), "sequence_id"),
-              HasSubstr("the tensor 'sequence_id' has the name of a sequence"));
+              HasSubstr("the tensor 'sequence_id' has a name reserved for"));
 }
 
 // ---- memory ----

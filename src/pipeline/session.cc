@@ -130,8 +130,7 @@ void Session::TakeAnswerLocked(Run& run, std::vector<Tensor>& outputs) {
   if (!node.many) {
     if (flow.answered[node.index]) {
       FailLocked(InternalError("step " + node.name +
-                               " responded more than once, which it did not do when it "
-                               "was loaded"));
+                               " responded more than once, but was not decoupled when it was loaded"));
       return;
     }
     flow.answered[node.index] = true;
@@ -246,7 +245,7 @@ void Session::Begin(std::unique_ptr<Run> run) {
   // The maker of the inputs has checked this; another version may have replaced this step since.
   if (std::ranges::any_of(run->inputs, [](const Tensor& input) { return input.data.on_device(); }) &&
       (entered.servable == nullptr || !entered.servable->get().info().device_inputs)) {
-    run->Answer(UnavailableError("it takes no inputs on a GPU since it was loaded again"), true);
+    run->Answer(UnavailableError("it no longer accepts inputs on a GPU after its reload"), true);
     return;
   }
   ChangeBatches(step.batch_changes, run->inputs);

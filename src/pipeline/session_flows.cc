@@ -116,7 +116,7 @@ void Session::SetOutputsLocked(Flow& flow, uint32_t node, std::vector<Tensor>& o
         return;
       }
       if (missing_.empty()) {
-        missing_ = "step " + dag().nodes()[node].name + " has not given output '" + port.name +
+        missing_ = "step " + dag().nodes()[node].name + " did not return output '" + port.name +
                    "', which is tensor '" + dag().tensors()[port.tensor].name + "'";
       }
       SetLocked(flow, port.tensor, std::nullopt);

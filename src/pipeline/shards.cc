@@ -103,7 +103,7 @@ Result<Tensor> Stack(const std::string& who, Shards shards, BufferAllocator& all
                             " and " + std::string(WireName(tensor.type)) + " " + ShapeToString(tensor.shape));
     }
     if (__builtin_add_overflow(size, tensor.data.size(), &size)) {
-      return FaultError(Fault::kInternalError, who + ": the pieces are too large to be one tensor");
+      return FaultError(Fault::kInternalError, who + ": the pieces are too large for one tensor");
     }
   }
   Tensor stacked;

@@ -158,7 +158,8 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
   if (!made.ok()) {
     build.status = made.status();
     BRAID_LOG_ERROR(log_, "failed to load '{}' version {} after {} ms{}: {}", name, build.number,
-                    took_ns / kMillisecondNs, build.version->serving ? "; the models loaded before stay" : "",
+                    took_ns / kMillisecondNs,
+                    build.version->serving ? "; the previously loaded model stays" : "",
                     build.status.message());
     build.version->failure = Failure{WithoutPolicy(config), build.files, build.status};
     ServableTable::RetiredServables leaving;

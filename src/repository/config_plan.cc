@@ -45,8 +45,7 @@ void AddSubconfigs(const std::string& config_path, ConfigPlan& plan, Logger& log
       const bool known = std::any_of(plan.models.begin(), plan.models.end(),
                                      [&model](const auto& other) { return other.name == model.name; });
       if (known) {
-        BRAID_LOG_WARNING(log, "{}: the model '{}' is defined before; this entry is left out", path,
-                          model.name);
+        BRAID_LOG_WARNING(log, "{}: duplicate model '{}'; this entry is ignored", path, model.name);
       } else {
         plan.models.push_back(std::move(model));
       }
@@ -122,8 +121,8 @@ Result<ConfigPlan> ReadConfigPlan(const std::string& path, const std::string& te
     const bool known = std::any_of(plan.graphs.begin(), plan.graphs.end(),
                                    [&graph](const auto& other) { return other.name == graph.name; });
     if (known) {
-      BRAID_LOG_WARNING(log, "{}: the graph '{}' is given twice; the entry of model_config_list is left out",
-                        path, graph.name);
+      BRAID_LOG_WARNING(log, "{}: duplicate graph '{}'; the entry of model_config_list is ignored", path,
+                        graph.name);
     } else {
       plan.graphs.push_back(std::move(graph));
     }
@@ -151,9 +150,9 @@ Result<ConfigPlan> PlanSingleModel(const OvmsModelConfig& model, Logger& log) {
   plain.base_path = model.base_path;
   plain.plugin_config = model.plugin_config;
   if (model != plain) {
-    return InvalidArgumentError("'" + model.name +
-                                "' is a graph: --model_name, --model_path and --plugin_config are the only "
-                                "options that it can have");
+    return InvalidArgumentError(
+        "'" + model.name +
+        "' is a graph, which supports only --model_name, --model_path and --plugin_config");
   }
   plan.graphs.push_back(std::move(graph));
   AddSubconfigs("", plan, log);

@@ -67,8 +67,7 @@ void FolderLoads::MakeIfDue(const std::string& ensemble) {
   while (const auto request = table_.ClaimIfDue(ensemble)) {
     const Status status = LoadAndRelease(*request, {});
     if (!status.ok() && table_.Serves(ensemble)) {
-      BRAID_LOG_WARNING(log_, "ensemble '{}' stays as it was made of the models before: {}", ensemble,
-                        status.message());
+      BRAID_LOG_WARNING(log_, "ensemble '{}' keeps the previous models: {}", ensemble, status.message());
     }
   }
 }

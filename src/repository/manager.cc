@@ -49,14 +49,13 @@ Status CheckOptions(const FolderOptions& options) {
         "Wildcard model name '*' must be the ONLY startup model if specified at all.");
   }
   if (!startup.empty() && options.control_mode != ControlMode::kExplicit) {
-    return InvalidArgumentError(
-        "models to load at start can be named in the explicit model control mode alone");
+    return InvalidArgumentError("models to load at start need the explicit model control mode");
   }
   for (const std::string& name : startup) {
     if (name != "*") BRAID_RETURN_IF_ERROR(CheckModelName(name));
   }
   if (options.control_mode == ControlMode::kPoll && options.poll_seconds <= 0) {
-    return InvalidArgumentError("the model repository must be polled at intervals of at least a second");
+    return InvalidArgumentError("the poll interval of the model repository must be at least one second");
   }
   return OkStatus();
 }
@@ -248,9 +247,9 @@ Status Manager::Impl::Shutdown(int64_t deadline_ns) {
       held_up += (held_up.empty() ? "'" : ", '") + name + "'";
     }
     if (!loads_ended && held_up.empty()) {
-      return UnavailableError("a model or a pipeline is still being loaded");
+      return UnavailableError("a model or pipeline is still loading");
     }
-    return UnavailableError("user code does not return, in " +
+    return UnavailableError("user code has not returned in " +
                             (held_up.empty() ? std::string("a replaced model") : held_up));
   }
   drains_.Reap();
@@ -352,8 +351,8 @@ void Manager::Impl::ScanFolders() {
 Status Manager::Impl::CheckTakesLoads() const {
   if (loads_ == nullptr) {
     return UnsupportedError(
-        "models of a config.json are loaded and unloaded by changing the file; POST /v1/config/reload reads "
-        "it at once");
+        "to load or unload models of a config.json, change the file; POST /v1/config/reload applies it at "
+        "once");
   }
   if (options_.folders->control_mode != ControlMode::kExplicit) {
     return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
@@ -442,7 +441,7 @@ bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
   auto plan = ReadConfigPlan(path, *text, log_);
   text_fault_ = plan.status();
   if (!plan.ok()) {
-    BRAID_LOG_ERROR(log_, "{}: nothing of the file is applied: {}", path, plan.status().message());
+    BRAID_LOG_ERROR(log_, "{}: the file is not applied: {}", path, plan.status().message());
     findings.config = plan.status();
     return false;
   }

@@ -1004,7 +1004,7 @@ TEST_F(ManagerFoldersTest, ShutdownTellsOfUserCodeThatHoldsUpALoad) {
   std::thread loader([&] { EXPECT_EQ(Load("a"), UnavailableError("Server exiting")); });
   door.WaitForVisitor();
   EXPECT_EQ(manager_->Shutdown(SteadyNowNs() - 10 * kSecondNs),
-            UnavailableError("user code does not return, in 'a'"));
+            UnavailableError("user code has not returned in 'a'"));
   door.Open();
   loader.join();
   EXPECT_EQ(factory_.journal.Count("stop a:1"), 1);

@@ -78,18 +78,17 @@ std::vector<std::string> ModelFolders::Misgivings() const {
       return entry.kind == Folder::Kind::kFolder && ParseVersion(entry.name);
     });
     if (!models && (versions || repository->HasFile("config.pbtxt"))) {
-      found.push_back(where +
-                      " looks like the folder of a model: a model repository is the folder around those of "
-                      "its models; serve it: braid serve " +
-                      (parent.empty() ? "/" : parent));
+      found.push_back(
+          where +
+          " looks like the folder of a model; serve the model repository that contains it: braid serve " +
+          (parent.empty() ? "/" : parent));
     } else if (repository->HasFile("config.json")) {
       found.push_back(where +
-                      " has a config.json, which is not read: of a model repository the folders are served; "
-                      "serve what the "
-                      "file says: braid serve --config_path " +
+                      " has a config.json, which a model repository does not use; to serve it: braid serve "
+                      "--config_path " +
                       repository->path() + "/config.json");
     } else if (!models) {
-      found.push_back(where + " has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it");
+      found.push_back(where + " has no model folder; expected MODEL/config.pbtxt and MODEL/1/ in it");
     }
   }
   return found;

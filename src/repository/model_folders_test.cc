@@ -104,20 +104,18 @@ TEST(ModelFolders, SaysWhatIsNoRepository) {
   };
   EXPECT_EQ(misgivings(""), "");
   for (const char* model : {"m", "plain"}) {
-    EXPECT_EQ(misgivings(model),
-              "'" + (scratch / model) +
-                  "' looks like the folder of a model: a model repository is the folder around "
-                  "those of its models; serve it: braid serve " +
-                  scratch.path());
+    EXPECT_EQ(
+        misgivings(model),
+        "'" + (scratch / model) +
+            "' looks like the folder of a model; serve the model repository that contains it: braid serve " +
+            scratch.path());
   }
-  EXPECT_EQ(misgivings("ovms"),
-            "'" + (scratch / "ovms") +
-                "' has a config.json, which is not read: of a model repository the folders are served; "
-                "serve what the file says: braid serve --config_path " +
-                (scratch / "ovms/config.json"));
-  EXPECT_EQ(misgivings("empty"),
-            "'" + (scratch / "empty") +
-                "' has no folder of a model: expected MODEL/config.pbtxt and MODEL/1/ in it");
+  EXPECT_EQ(misgivings("ovms"), "'" + (scratch / "ovms") +
+                                    "' has a config.json, which a model repository does not use; to serve "
+                                    "it: braid serve --config_path " +
+                                    (scratch / "ovms/config.json"));
+  EXPECT_EQ(misgivings("empty"), "'" + (scratch / "empty") +
+                                     "' has no model folder; expected MODEL/config.pbtxt and MODEL/1/ in it");
 }
 
 }  // namespace

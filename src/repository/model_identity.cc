@@ -50,7 +50,7 @@ class FilesHash {
  private:
   // Adds the folder's contents, sorted by name, with its subfolders.
   Status AddFolder(UniqueFd folder, const std::string& path, size_t depth) {
-    if (depth > kMaxFolderDepth) return InternalError("failed to read " + path + ": it lies too deep");
+    if (depth > kMaxFolderDepth) return InternalError("failed to read " + path + ": it is nested too deeply");
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(folder, path));
     for (const std::string& name : names) {
       const std::string where = path + "/" + name;
@@ -85,8 +85,7 @@ class FilesHash {
     for (errno = 0; const struct dirent* found = ::readdir(dir.get()); errno = 0) {
       const std::string name = found->d_name;
       if (IsIgnored(name)) continue;
-      if (++entries_ > kMaxFiles)
-        return InternalError("failed to list " + path + ": there are too many files");
+      if (++entries_ > kMaxFiles) return InternalError("failed to list " + path + ": too many files");
       names.push_back(name);
     }
     if (errno != 0) return ErrnoError("failed to list " + path, errno);
@@ -128,7 +127,7 @@ std::string IdentityOfModel(const std::string& version_path, std::string_view st
     return {};
   }
   if (const int64_t took_ns = SteadyNowNs() - begin_ns; took_ns >= kLongNs) {
-    BRAID_LOG_INFO(log, "{}: {} MiB of files were read in {} ms to know its sequences again", who,
+    BRAID_LOG_INFO(log, "{}: read {} MiB of files in {} ms to identify its sequences", who,
                    files.bytes() >> 20, took_ns / kMillisecondNs);
   }
   return hash.text();

@@ -75,7 +75,7 @@ Result<ModelSource> SourceReader::OpenFiles(const LoadRequest& request) const {
     // The folder has the model's name, as in a repository.
     const std::string relative = name + (path.starts_with('/') ? "" : "/") + path;
     if (!IsPlainRelativePath(relative))
-      return InvalidArgumentError("the model's name cannot be that of a folder");
+      return InvalidArgumentError("the model's name is not a valid folder name");
     BRAID_RETURN_IF_ERROR(parent.CreateFile(relative, content));
   }
   BRAID_ASSIGN_OR_RETURN(Folder folder, parent.OpenFolder(name));
@@ -156,7 +156,7 @@ Status SourceReader::CheckOverride(const LoadRequest& request) const {
   const auto folder = read({.model_name = request.model_name, .config_json = {}, .files = {}});
   if (!folder.ok()) {
     return UnsupportedError("load parameter 'config' is not allowed for model '" + request.model_name +
-                            "', whose folder has no configuration of its own that can be read" + kEnd);
+                            "', whose folder has no readable configuration" + kEnd);
   }
   const auto theirs = CodeChoices(*wanted);
   const auto ours = CodeChoices(*folder);

@@ -58,7 +58,7 @@ Status RepositoryLife::StartPolling(const char* thread_name, std::function<void(
   try {
     pollers_.push_back(StartThread(thread_name, std::move(loop)));
   } catch (const std::system_error& fault) {
-    return InternalError(std::string("failed to start the thread that polls: ").append(fault.what()));
+    return InternalError(std::string("failed to start the polling thread: ").append(fault.what()));
   }
   return OkStatus();
 }

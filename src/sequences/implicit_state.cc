@@ -67,7 +67,7 @@ Status ImplicitState::Take(const InferenceResponse& response, bool last, std::ve
     const Tensor* const output = find(state.output_name);
     if (output == nullptr) continue;
     if (output->type != state.type || !ShapeMatches(state.shape, output->shape)) {
-      return InternalError("model '" + model_name_ + "' gave state '" + state.output_name + "' as " +
+      return InternalError("model '" + model_name_ + "' returned state '" + state.output_name + "' as " +
                            std::string(WireName(output->type)) + " " + ShapeToString(output->shape) +
                            ", but its configuration says " + std::string(WireName(state.type)) + " " +
                            ShapeToString(state.shape));
@@ -77,7 +77,7 @@ Status ImplicitState::Take(const InferenceResponse& response, bool last, std::ve
   if (keeps_own_) {
     found.back() = find(kSequenceStateTensor);
     if (found.back() == nullptr && !last) {
-      return InternalError("model '" + model_name_ + "' has answered without what save_sequence gives");
+      return InternalError("model '" + model_name_ + "' answered without the result of save_sequence");
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {

@@ -41,7 +41,7 @@ RedisClient::RedisClient(Options options, client::TlsOptions tls, UniqueFd wake,
     : options_(std::move(options)), tls_(std::move(tls)), wake_(std::move(wake)), log_(log) {
   if (options_.url.cluster) {
     slots_.resize(kRedisSlots, nullptr);
-    map_status_ = UnavailableError("no node of the cluster has been asked yet");
+    map_status_ = UnavailableError("the nodes of the cluster were not queried yet");
     stale_ = true;
   } else {
     Node& node = NodeAt(options_.url.addresses.front());
@@ -191,7 +191,7 @@ void RedisClient::TakeQueued() {
 }
 
 void RedisClient::Stop() {
-  const Status stopped = UnavailableError("the server stops");
+  const Status stopped = UnavailableError("the server is stopping");
   for (auto& [name, node] : nodes_) {
     if (node.attempt != nullptr) node.attempt->thread.join();
     Break(node, stopped);
@@ -224,7 +224,7 @@ void RedisClient::Route(Command command) {
   Node* node = slots_[RedisSlotOf(command.key)];
   if (node != nullptr) return Give(*node, std::move(command));
   NowhereToGo(std::move(command),
-              map_status_.ok() ? UnavailableError("no node of the cluster has its slot") : map_status_);
+              map_status_.ok() ? UnavailableError("no node of the cluster owns its slot") : map_status_);
 }
 
 void RedisClient::Give(Node& node, Command command) {
@@ -289,7 +289,7 @@ void RedisClient::Redirect(Command command, const RedisRedirect& redirect) {
   if (SteadyNowNs() >= command.give_up_ns || command.redirects > kQuickRedirects) {
     // While a slot moves, its nodes may redirect to each other.
     return Park(std::move(command),
-                UnavailableError("the nodes of the cluster do not agree who has its slot"));
+                UnavailableError("the nodes of the cluster disagree about the owner of its slot"));
   }
   command.asking = redirect.asks;
   Give(to, std::move(command));
@@ -331,7 +331,7 @@ void RedisClient::OnConnected(Node& node) {
   node.connection = std::move(attempt->connection);
   node.failures = 0;
   if (std::exchange(node.away, false) && node.owns) {
-    BRAID_LOG_INFO(log_, "{}the store of sequences can be used again", Who(node));
+    BRAID_LOG_INFO(log_, "{}the sequence store is available again", Who(node));
   }
   for (Command& command : std::exchange(node.waiting, {})) Push(node, std::move(command));
 }
@@ -341,7 +341,7 @@ void RedisClient::SayAway(Node& node, const Status& why) {
   // A repeated reason is not logged again. Nodes without keys are only asked for the map, and the end of that
   // reading is logged instead.
   if (node.owns && (!node.away || node.away_reason != reason)) {
-    BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", reason);
+    BRAID_LOG_ERROR(log_, "the sequence store is unavailable: {}", reason);
   }
   node.away = true;
   node.away_reason = reason;
@@ -360,7 +360,7 @@ Status RedisClient::Serve(Node& node) {
     RedisReply reply;
     BRAID_ASSIGN_OR_RETURN(const bool whole, node.connection->NextReply(reply));
     if (!whole) break;
-    if (node.sent.empty()) return UnavailableError("it has answered more than it was asked");
+    if (node.sent.empty()) return UnavailableError("it sent an unexpected reply");
     Command command = std::move(node.sent.front());
     node.sent.pop_front();
     BRAID_RETURN_IF_ERROR(OnReply(node, std::move(command), std::move(reply)));
@@ -394,14 +394,13 @@ Status RedisClient::OnReply(Node& node, Command command, RedisReply reply) {
   // It was the master before a failover.
   const bool replica = reply.text.starts_with("READONLY");
   Finish(command, std::move(reply));
-  return replica ? UnavailableError("it is a replica, which takes no writes") : OkStatus();
+  return replica ? UnavailableError("it is a read-only replica") : OkStatus();
 }
 
 void RedisClient::Break(Node& node, const Status& why) {
   if (node.connection == nullptr) return;
   if (node.owns && !Stopping()) {
-    BRAID_LOG_WARNING(log_, "{}the connection to the store of sequences has ended: {}", Who(node),
-                      why.message());
+    BRAID_LOG_WARNING(log_, "{}the connection to the sequence store ended: {}", Who(node), why.message());
   }
   node.connection.reset();
   node.readable = false;
@@ -481,9 +480,9 @@ void RedisClient::OnMap(const client::Address& asked, const Result<RedisReply>& 
 
 void RedisClient::EndReading(const Status& status) {
   if (!status.ok() && status.message() != map_status_.message()) {
-    BRAID_LOG_ERROR(log_, "the store of sequences cannot be used: {}", status.message());
+    BRAID_LOG_ERROR(log_, "the sequence store is unavailable: {}", status.message());
   } else if (status.ok() && !map_status_.ok() && read_ns_ != 0) {
-    BRAID_LOG_INFO(log_, "the store of sequences can be used again");
+    BRAID_LOG_INFO(log_, "the sequence store is available again");
   }
   map_status_ = status;
   reading_ = false;

@@ -75,7 +75,7 @@ TEST_F(Asking, AListWithoutEndIsAnError) {
     RedisClient::Options options;
     options.url.addresses = {redis.address()};
     Open(options);
-    EXPECT_THAT(Ask({"GET", "b"}), HasSubstr("it speaks another protocol: ")) << head;
+    EXPECT_THAT(Ask({"GET", "b"}), HasSubstr("it does not speak the Redis protocol: ")) << head;
     client_.reset();
   }
 }
@@ -155,7 +155,8 @@ TEST_F(RedisClientTest, SentinelsThatKnowNothingAreSaidTo) {
   RedisClient::Options options = redis_.options();
   options.url.master = "main";
   Open(options);
-  EXPECT_THAT(Ask({"PING"}), HasSubstr("no sentinel says where the master is: it knows no master 'main'"));
+  EXPECT_THAT(Ask({"PING"}),
+              HasSubstr("no sentinel returned the master's address: it does not know master 'main'"));
 }
 
 TEST_F(RedisClientTest, ShowsItsPassword) {
@@ -170,7 +171,7 @@ TEST_F(RedisClientTest, ShowsItsPassword) {
   RedisClient::Options missing = guarded.options();
   missing.password_file = guarded.folder() / "none";
   Open(missing);
-  EXPECT_THAT(Ask({"PING"}), HasSubstr("the file of its password cannot be read"));
+  EXPECT_THAT(Ask({"PING"}), HasSubstr("its password file cannot be read"));
 }
 
 // A cluster of two nodes that answer as a test says. "b" has slot 3300, which is on `low`; "foo" has slot
@@ -282,7 +283,8 @@ TEST_F(RedisClusterTest, NodesThatPointToEachOtherAreFollowedForAWhile) {
   given.command_timeout_ns = 500 * kMillisecondNs;
   Open(given);
   const int64_t begun_ns = SteadyNowNs();
-  EXPECT_THAT(Ask({"GET", "foo"}), HasSubstr("the nodes of the cluster do not agree who has its slot"));
+  EXPECT_THAT(Ask({"GET", "foo"}),
+              HasSubstr("the nodes of the cluster disagree about the owner of its slot"));
   EXPECT_LT(SteadyNowNs() - begun_ns, 5 * kSecondNs);
   EXPECT_LT(low_->asked().size() + high_->asked().size(), 20u);
 }
@@ -409,7 +411,7 @@ TEST_F(RedisClusterTest, ANodeThatIsAskedAloneNamesTheOtherUrl) {
   given.url.cluster = false;
   Open(given);
   const Result<RedisReply> reply = Send({"GET", "b"}).get();
-  EXPECT_THAT(ShownError(*reply), HasSubstr("name that as redis+cluster://"));
+  EXPECT_THAT(ShownError(*reply), HasSubstr("use redis+cluster://"));
 }
 
 }  // namespace

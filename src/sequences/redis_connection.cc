@@ -61,9 +61,9 @@ void Append(const std::vector<std::string>& words, std::string& out) {
 Result<std::string> ReadSecret(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string secret{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) return UnavailableError("the file of its password cannot be read");
+  if (!file.is_open() || file.bad()) return UnavailableError("its password file cannot be read");
   while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  if (secret.empty()) return UnavailableError("the file of its password is empty");
+  if (secret.empty()) return UnavailableError("its password file is empty");
   return secret;
 }
 
@@ -73,7 +73,7 @@ std::string ShownError(const RedisReply& reply) {
   std::string shown = reply.text.substr(0, kMostErrorText);
   if (shown.starts_with("MOVED ") || shown.starts_with("ASK ") ||
       shown.find("not allowed in cluster mode") != std::string::npos) {
-    shown += " (it is a node of a Redis Cluster: name that as redis+cluster://HOST:PORT,...)";
+    shown += " (it is a node of a Redis Cluster; use redis+cluster://HOST:PORT,...)";
   }
   return shown;
 }
@@ -111,10 +111,10 @@ Result<client::Address> RedisConnection::AskSentinels(const RedisOptions& option
         (*connection)->AskNow({"SENTINEL", "get-master-addr-by-name", options.url.master}, until_ns);
     if (told.ok() && told->list.size() == 2) return client::Address{told->list[0].text, told->list[1].text};
     last = told.ok()
-               ? UnavailableError("it knows no master '" + options.url.master + "' " + ShownError(*told))
+               ? UnavailableError("it does not know master '" + options.url.master + "' " + ShownError(*told))
                : told.status();
   }
-  return last.WithPrefix("no sentinel says where the master is: ");
+  return last.WithPrefix("no sentinel returned the master's address: ");
 }
 
 Result<std::unique_ptr<RedisConnection>> RedisConnection::Open(const RedisOptions& options,
@@ -194,7 +194,7 @@ Status RedisConnection::ReadSome() {
 Result<bool> RedisConnection::NextReply(RedisReply& reply) {
   void* found = nullptr;
   if (redisReaderGetReply(reader_, &found) != REDIS_OK) {
-    return UnavailableError(std::string("it speaks another protocol: ") + reader_->errstr);
+    return UnavailableError(std::string("it does not speak the Redis protocol: ") + reader_->errstr);
   }
   if (found == nullptr) return false;
   const std::unique_ptr<redisReply, decltype(&freeReplyObject)> owned(static_cast<redisReply*>(found),

@@ -59,11 +59,11 @@ Result<std::vector<RedisSlotRange>> ReadRedisSlots(const RedisReply& reply, cons
     const bool right = range.list.size() >= 3 && IsNumber(range.list[0], 0, kLast) &&
                        IsNumber(range.list[1], range.list[0].number, kLast);
     auto master = right ? ReadNode(range.list[2], asked) : std::nullopt;
-    if (!master) return UnavailableError("it gives an answer to CLUSTER SLOTS of another form");
+    if (!master) return UnavailableError("it sent a malformed reply to CLUSTER SLOTS");
     ranges.push_back({static_cast<size_t>(range.list[0].number), static_cast<size_t>(range.list[1].number),
                       std::move(*master)});
   }
-  if (ranges.empty()) return UnavailableError("it knows of no slot which node has it");
+  if (ranges.empty()) return UnavailableError("its reply to CLUSTER SLOTS has no slots");
   return ranges;
 }
 

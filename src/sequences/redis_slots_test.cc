@@ -60,13 +60,13 @@ TEST(RedisSlotsTest, RefusesOtherAnswers) {
   EXPECT_THAT(
       why({.kind = RedisReply::Kind::kError, .text = "ERR This instance has cluster support disabled"}),
       HasSubstr("it refuses CLUSTER SLOTS: ERR This instance has cluster support disabled"));
-  EXPECT_THAT(why(List({})), HasSubstr("it knows of no slot"));
+  EXPECT_THAT(why(List({})), HasSubstr("has no slots"));
   for (const RedisReply& range :
        {Text("x"), List({Number(0), Number(1)}), List({Number(0), Number(16384), node}),
         List({Number(-1), Number(1), node}), List({Number(2), Number(1), node}),
         List({Number(0), Number(1), List({Text("h"), Number(65536)})}),
         List({Number(0), Number(1), List({Text("h"), Text("7000")})})}) {
-    EXPECT_THAT(why(List({range})), HasSubstr("of another form"));
+    EXPECT_THAT(why(List({range})), HasSubstr("malformed reply"));
   }
 }
 

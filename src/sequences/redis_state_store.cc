@@ -106,7 +106,7 @@ std::optional<uint64_t> NumberIn(const RedisReply& reply) {
   return number;
 }
 
-Status Unexpected() { return UnavailableError("it gives an answer of another form"); }
+Status Unexpected() { return UnavailableError("it sent a malformed reply"); }
 
 // Returns the first number of a script's answer.
 Result<int64_t> VerdictIn(const Result<RedisReply>& reply) {

@@ -10,7 +10,7 @@ namespace braid {
 namespace {
 
 constexpr std::string_view kForms =
-    "write redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=DB, "
+    "expected redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=DB, "
     "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB or redis+cluster://HOST:PORT,HOST:PORT";
 
 Status ReadDatabase(std::string_view text, RedisUrl& url) {
@@ -27,12 +27,12 @@ Result<RedisUrl> ReadSocketPath(std::string_view text) {
   const size_t query = std::min(text.find('?'), text.size());
   url.addresses.push_back({std::string(text.substr(0, query)), ""});
   if (!text.starts_with('/')) {
-    return InvalidArgumentError("the path of a Unix socket begins with '/': " + std::string(kForms));
+    return InvalidArgumentError("the path of a Unix socket must begin with '/': " + std::string(kForms));
   }
   if (query == text.size()) return url;
   const std::string_view rest = text.substr(query + 1);
   if (!rest.starts_with("db=")) {
-    return InvalidArgumentError("behind the path only ?db=DB may stand: " + std::string(kForms));
+    return InvalidArgumentError("only ?db=DB may follow the path: " + std::string(kForms));
   }
   BRAID_RETURN_IF_ERROR(ReadDatabase(rest.substr(3), url));
   return url;
@@ -41,7 +41,7 @@ Result<RedisUrl> ReadSocketPath(std::string_view text) {
 Status ReadAddress(std::string_view text, std::string_view usual_port, RedisUrl& url) {
   auto address = client::ParseAddress(text, usual_port);
   if (!address.ok() || address->host.starts_with('/')) {
-    return InvalidArgumentError("it names no host: " + std::string(kForms));
+    return InvalidArgumentError("the host is missing: " + std::string(kForms));
   }
   url.addresses.push_back(std::move(address).value());
   return OkStatus();
@@ -63,15 +63,14 @@ Result<RedisUrl> ParseRedisUrl(std::string_view text) {
   const bool sentinels = TakeScheme("redis+sentinel://", text) || TakeScheme("rediss+sentinel://", text);
   url.cluster = TakeScheme("redis+cluster://", text) || TakeScheme("rediss+cluster://", text);
   if (!sentinels && !url.cluster && !TakeScheme("redis://", text) && !TakeScheme("rediss://", text)) {
-    return InvalidArgumentError("the scheme is not known: " + std::string(kForms));
+    return InvalidArgumentError("unknown scheme: " + std::string(kForms));
   }
   if (const size_t at = text.rfind('@'); at != std::string_view::npos) {
     url.user = text.substr(0, at);
     text.remove_prefix(at + 1);
     if (url.user.find(':') != std::string::npos) {
       return InvalidArgumentError(
-          "a password in the URL would be seen by all who list processes; write it to a file, and name that "
-          "by "
+          "the URL must not have a password, which process listings show; use "
           "--sequence_state_store_password_file");
     }
   }
@@ -85,15 +84,14 @@ Result<RedisUrl> ParseRedisUrl(std::string_view text) {
   if (sentinels) {
     url.master = take();
     if (url.master.empty()) {
-      return InvalidArgumentError("it names no master that the sentinels know: " + std::string(kForms));
+      return InvalidArgumentError("the master's name is missing: " + std::string(kForms));
     }
   } else if (!url.cluster && hosts.find(',') != std::string_view::npos) {
-    return InvalidArgumentError("several hosts are those of sentinels, or of a cluster: " +
-                                std::string(kForms));
+    return InvalidArgumentError("only sentinels and clusters can have several hosts: " + std::string(kForms));
   }
   BRAID_RETURN_IF_ERROR(ReadDatabase(text, url));
   if (url.cluster && url.database != 0) {
-    return InvalidArgumentError("a cluster has no other database than 0: " + std::string(kForms));
+    return InvalidArgumentError("a cluster has only database 0: " + std::string(kForms));
   }
   while (true) {
     const size_t comma = std::min(hosts.find(','), hosts.size());

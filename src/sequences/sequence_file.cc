@@ -119,7 +119,7 @@ class Reader final : public RecordReader {
   Status CheckSum() {
     ContentHash::Bytes found;
     BRAID_RETURN_IF_ERROR(Fetch(found.data(), found.size(), "its checksum"));
-    return found == checksum_.bytes() ? OkStatus() : DamagedRecord("its checksum is another one");
+    return found == checksum_.bytes() ? OkStatus() : DamagedRecord("its checksum does not match");
   }
 
  private:
@@ -175,8 +175,7 @@ Status ReadId(Reader& reader, CorrelationId& id) {
     id = std::move(text);
     return OkStatus();
   }
-  if (kind != kNumber)
-    return DamagedRecord("a sequence has an id of the unknown kind " + std::to_string(kind));
+  if (kind != kNumber) return DamagedRecord("a sequence has an id of unknown kind " + std::to_string(kind));
   uint64_t number = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(number, "the id of a sequence"));
   if (number == 0) return DamagedRecord("a sequence has no id");
@@ -193,11 +192,11 @@ Status ReadSequence(Reader& reader, SavedSequence& sequence) {
 Status ReadHead(Reader& reader) {
   std::string magic(kMagic.size(), '\0');
   BRAID_RETURN_IF_ERROR(reader.Bytes(magic.data(), magic.size(), "its head"));
-  if (magic != kMagic) return DamagedRecord("it is not a file of sequences");
+  if (magic != kMagic) return DamagedRecord("it is not a sequence file");
   uint32_t format = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(format, "its head"));
   if (format == kSequenceFileFormat) return OkStatus();
-  return UnsupportedError("it has format " + std::to_string(format) + ", this server reads format " +
+  return UnsupportedError("it has format " + std::to_string(format) + ", but this server reads format " +
                           std::to_string(kSequenceFileFormat));
 }
 
@@ -214,7 +213,7 @@ Result<SequenceFile> ReadContent(int fd, uint64_t size) {
     BRAID_RETURN_IF_ERROR(ReadSequence(reader, sequence));
     content.sequences.push_back(std::move(sequence));
   }
-  if (reader.left() > 0) return DamagedRecord("it goes on behind its last sequence");
+  if (reader.left() > 0) return DamagedRecord("it has data after its last sequence");
   BRAID_RETURN_IF_ERROR(reader.CheckSum());
   return content;
 }

@@ -183,7 +183,7 @@ TEST_F(SequenceFileTest, BytesBehindTheEndAreAnError) {
   ASSERT_TRUE(Write(Small()).ok());
   const std::string bytes = Bytes();
   EXPECT_EQ(ReadBytes(bytes + "x").status(),
-            InvalidArgumentError("it is damaged: it goes on behind its last sequence"));
+            InvalidArgumentError("it is damaged: it has data after its last sequence"));
 }
 
 // With a correct checksum: an attacker who can write to the folder can compute one.
@@ -194,34 +194,34 @@ TEST_F(SequenceFileTest, HostileValuesAreErrors) {
   constexpr uint64_t kHuge = ~uint64_t{0};
   constexpr uint32_t kMany = ~uint32_t{0};
   expect(Head(kHuge), "it ends within the id of a sequence");
-  expect(Head(1).Number(uint8_t{2}), "a sequence has an id of the unknown kind 2");
+  expect(Head(1).Number(uint8_t{2}), "a sequence has an id of unknown kind 2");
   expect(Head(1).Number(uint8_t{0}).Number(uint64_t{0}), "a sequence has no id");
   expect(Head(1).Number(uint8_t{1}).Text(""), "a sequence has no id");
   expect(Head(1).Number(uint8_t{1}).Number(kMany), "it ends within the id of a sequence");
   expect(Head(1).Number(uint8_t{0}).Number(uint64_t{7}).Number(kMany), "it ends within the name of a state");
-  expect(UpToType(0), "a state has the unknown type 0");
-  expect(UpToType(15), "a state has the unknown type 15");
+  expect(UpToType(0), "a state has unknown type 0");
+  expect(UpToType(15), "a state has unknown type 15");
   expect(UpToType(11).Number(kMany), "it ends within the shape of a state");
   expect(UpToType(11).Number(uint32_t{1}).Number(int64_t{-1}).Number(uint64_t{0}),
-         "a state has an impossible shape");
+         "a state has an invalid shape");
   expect(UpToType(11).Number(uint32_t{2}).Number(INT64_MAX).Number(INT64_MAX).Number(uint64_t{0}),
-         "a state has an impossible shape");
+         "a state has an invalid shape");
   expect(UpToType(11).Number(uint32_t{1}).Number(INT64_MAX).Number(uint64_t{0}),
-         "a state has not the bytes of its shape");
+         "a state's size does not match its shape");
   expect(UpToType(11).Number(uint32_t{0}).Number(kHuge), "it ends within the bytes of a state");
   expect(UpToType(11).Number(uint32_t{0}).Number(uint64_t{5}).Number(uint32_t{0}).Number(uint8_t{0}),
-         "a state has not the bytes of its shape");
+         "a state's size does not match its shape");
   expect(UpToType(13).Number(uint32_t{0}).Number(uint64_t{4}).Number(uint32_t{9}),
-         "a state has not the strings of its shape");
+         "a state's number of strings does not match its shape");
   expect(UpToType(13).Number(uint32_t{1}).Number(int64_t{2}).Number(uint64_t{4}).Number(uint32_t{0}),
-         "a state has not the strings of its shape");
+         "a state's number of strings does not match its shape");
 }
 
 TEST_F(SequenceFileTest, AFileOfALaterServerIsCalledThat) {
   Image image{"BRAIDSEQ"};
   image.Number(uint32_t{2}).Text("whatever comes then");
   EXPECT_EQ(ReadBytes(image.Signed()).status(),
-            UnsupportedError("it has format 2, this server reads format 1"));
+            UnsupportedError("it has format 2, but this server reads format 1"));
 }
 
 TEST_F(SequenceFileTest, OnlyRegularFilesAreRead) {

@@ -21,7 +21,7 @@ constexpr size_t kKeptBytes = 100;
 constexpr std::string_view kProbe = ".writable";
 
 Status Refused(const std::string& path, const std::string& why) {
-  return InvalidArgumentError("the folder for the states of sequences, '" + path + "', " + why);
+  return InvalidArgumentError("the folder for sequence states '" + path + "' " + why);
 }
 Status Refused(const std::string& path, const std::string& why, int error_number) {
   return Refused(path, why + ": " + std::generic_category().message(error_number));
@@ -60,8 +60,8 @@ std::string Encode(std::string_view text) {
 }  // namespace
 
 Result<SequenceFolder> SequenceFolder::Open(const std::string& path) {
-  if (path.empty()) return InvalidArgumentError("the folder for the states of sequences has no name");
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Refused(path, "cannot be made", errno);
+  if (path.empty()) return InvalidArgumentError("the folder for sequence states has no name");
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Refused(path, "cannot be created", errno);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) {
     return errno == ENOTDIR ? Refused(path, "is not a folder") : Refused(path, "cannot be opened", errno);

@@ -30,7 +30,7 @@ TEST(SequenceFolder, BelongsToOneServer) {
   std::optional first = SequenceFolder::Open(scratch.path());
   ASSERT_TRUE(first->ok());
   EXPECT_EQ(SequenceFolder::Open(scratch.path()).status(),
-            InvalidArgumentError("the folder for the states of sequences, '" + scratch.path() +
+            InvalidArgumentError("the folder for sequence states '" + scratch.path() +
                                  "', is used by another server"));
   first.reset();
   EXPECT_TRUE(SequenceFolder::Open(scratch.path()).ok());
@@ -41,7 +41,7 @@ TEST(SequenceFolder, RefusesWhatIsNoFolder) {
   scratch.Write("file", "");
   EXPECT_THAT(SequenceFolder::Open(scratch / "file").status().message(), HasSubstr("is not a folder"));
   EXPECT_THAT(SequenceFolder::Open(scratch / "a/b").status().message(),
-              HasSubstr("cannot be made: No such file or directory"));
+              HasSubstr("cannot be created: No such file or directory"));
   EXPECT_THAT(SequenceFolder::Open("/proc/self").status().message(), HasSubstr("cannot be written"));
   EXPECT_THAT(SequenceFolder::Open("").status().message(), HasSubstr("has no name"));
 }

@@ -171,8 +171,7 @@ void SequenceModel::AdmitLocked(std::unique_ptr<InferenceRequest> request, Buffe
   if (entered.sequence_start) admission.sequence->id_bytes = std::move(id_bytes);
   if (admission.cut_short) {
     BRAID_LOG_WARNING(log_,
-                      "sequence {} of model '{}' begins anew before it has ended; the earlier sequence is "
-                      "ended early",
+                      "sequence {} of model '{}' restarts before it has ended; the earlier sequence is ended",
                       IdText(entered.correlation_id), info_.name);
   }
   if (order_ != nullptr) order_->Enter(entered);
@@ -455,7 +454,7 @@ void SequenceModel::EndWaitingLocked(EndReason why, int64_t now_ns, Endings& end
 Status SequenceModel::LostError(const CorrelationId& id, size_t instance) const {
   return UnavailableError("sequence " + IdText(id) + " of model '" + info_.name +
                           "' was lost when instance '" + instance_names_[instance] +
-                          "' ended; begin it again with the START flag");
+                          "' ended; restart it with the START flag");
 }
 
 Status SequenceModel::NeedsStartError(const CorrelationId& id) const {
@@ -469,7 +468,7 @@ Status SequenceModel::StatusOf(const Ending& ending) const {
   switch (ending.why) {
     case EndReason::kIdle:
       return UnavailableError(sequence() +
-                              " has waited for a slot for longer than max_sequence_idle_microseconds (" +
+                              " has waited for a slot longer than max_sequence_idle_microseconds (" +
                               std::to_string(policy_.idle_ns / 1000) + ")");
     case EndReason::kLost:
       return LostError(id, ending.instance);

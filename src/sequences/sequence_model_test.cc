@@ -23,7 +23,7 @@ std::string NeedsStart(const std::string& id) {
 }
 std::string Lost(const std::string& id, int instance = 0) {
   return "sequence " + id + " of model 'm' was lost when instance 'm_0_" + std::to_string(instance) +
-         "' ended; begin it again with the START flag";
+         "' ended; restart it with the START flag";
 }
 
 class SequenceModelTest : public ::testing::Test, protected SequenceHarness {
@@ -240,7 +240,7 @@ TEST_F(SequenceModelTest, ForgetsASequenceThatIsIdle) {
   timers_.Advance(kSecond - 1);
   EXPECT_EQ(two.code(), StatusCode::kUnavailable) << "it has waited for longer than that by now";
   EXPECT_EQ(two.error(),
-            "sequence 2 of model 'm' has waited for a slot for longer than max_sequence_idle_microseconds "
+            "sequence 2 of model 'm' has waited for a slot longer than max_sequence_idle_microseconds "
             "(1000000)");
   EXPECT_EQ(failures(FailureReason::kRejected), 1u);
   EXPECT_EQ(model_->sequences()->counts().active, 1u);
@@ -522,7 +522,7 @@ TEST_F(SequenceModelTest, GivesAModelBackWhatItKeepsWhereItHasNotGotIt) {
   auto three = Send(uint64_t{1});
   EXPECT_EQ(given(), "second") << "what it has made of the step that failed is not known";
   Finish(0, InferenceResponse());
-  EXPECT_EQ(three.sink->status(), InternalError("model 'm' has answered without what save_sequence gives"));
+  EXPECT_EQ(three.sink->status(), InternalError("model 'm' answered without the result of save_sequence"));
 
   auto four = Send(uint64_t{1});
   EXPECT_EQ(given(), "second");

@@ -43,17 +43,18 @@ class StringReader final : public RecordReader {
 // Checks that the bytes match type and shape, since they go to models unchanged.
 Status CheckState(const Tensor& state) {
   const std::optional<int64_t> elements = ElementCount(state.shape);
-  if (!elements) return DamagedRecord("a state has an impossible shape");
+  if (!elements) return DamagedRecord("a state has an invalid shape");
   if (state.type != DataType::kBytes) {
     return ByteSize(state.type, state.shape) == state.data.size()
                ? OkStatus()
-               : DamagedRecord("a state has not the bytes of its shape");
+               : DamagedRecord("a state's size does not match its shape");
   }
   int64_t found = 0;
   BytesElements walk(state.data.text());
   while (walk.Next()) ++found;
-  return !walk.truncated() && found == *elements ? OkStatus()
-                                                 : DamagedRecord("a state has not the strings of its shape");
+  return !walk.truncated() && found == *elements
+             ? OkStatus()
+             : DamagedRecord("a state's number of strings does not match its shape");
 }
 
 Status ReadState(RecordReader& reader, Tensor& state) {
@@ -61,13 +62,13 @@ Status ReadState(RecordReader& reader, Tensor& state) {
   uint8_t type = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(type, "the type of a state"));
   if (type == 0 || type >= kDataTypeCount) {
-    return DamagedRecord("a state has the unknown type " + std::to_string(type));
+    return DamagedRecord("a state has unknown type " + std::to_string(type));
   }
   state.type = static_cast<DataType>(type);
   uint32_t rank = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(rank, "the shape of a state"));
   BRAID_RETURN_IF_ERROR(reader.CheckLeft(uint64_t{rank} * sizeof(int64_t), "the shape of a state"));
-  if (rank > kMostDimensions) return DamagedRecord("a state has an impossible shape");
+  if (rank > kMostDimensions) return DamagedRecord("a state has an invalid shape");
   state.shape.resize(rank);
   for (int64_t& dimension : state.shape) {
     BRAID_RETURN_IF_ERROR(reader.Number(dimension, "the shape of a state"));
@@ -147,12 +148,12 @@ Result<std::vector<Tensor>> DecodeSequenceRecord(std::string_view record) {
   uint32_t format = 0;
   BRAID_RETURN_IF_ERROR(reader.Number(format, "its head"));
   if (format != kSequenceRecordFormat) {
-    return UnsupportedError("it has format " + std::to_string(format) + ", this server reads format " +
+    return UnsupportedError("it has format " + std::to_string(format) + ", but this server reads format " +
                             std::to_string(kSequenceRecordFormat));
   }
   std::vector<Tensor> states;
   BRAID_RETURN_IF_ERROR(ReadStates(reader, states));
-  if (reader.left() > 0) return DamagedRecord("it goes on behind its last state");
+  if (reader.left() > 0) return DamagedRecord("it has data after its last state");
   return states;
 }
 

@@ -164,7 +164,7 @@ Status SequenceStore::Check(std::span<const Tensor> states) const {
     }
     if (!HasItsBytes(state)) {
       return InternalError("state '" + spec.name + "' has " + std::to_string(state.data.size()) +
-                           " bytes, which is not what " + Describe(state.type, state.shape) + " takes");
+                           " bytes, which does not match " + Describe(state.type, state.shape));
     }
   }
   return OkStatus();

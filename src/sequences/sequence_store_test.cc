@@ -244,7 +244,7 @@ TEST_F(SequenceStoreTest, SaysWhatIsWrongWithStates) {
   EXPECT_EQ(store_.Check(states).message(), "state 'a' is FP32 [-1], but the model has FP32 [-1]");
   states = States(1);
   states[0].data = states[0].data.Slice(0, 3);
-  EXPECT_EQ(store_.Check(states).message(), "state 'a' has 3 bytes, which is not what FP32 [1] takes");
+  EXPECT_EQ(store_.Check(states).message(), "state 'a' has 3 bytes, which does not match FP32 [1]");
 }
 
 TEST_F(SequenceStoreTest, CountsTheElementsOfTexts) {

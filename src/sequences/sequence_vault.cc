@@ -86,8 +86,8 @@ void SequenceVault::Enter(const std::shared_ptr<Servable>& servable) {
   if (keeper == nullptr) return;
   if (!keeper->savable()) {
     BRAID_LOG_INFO(log_,
-                   "{}: the model itself keeps what its sequences have and does not give it (save_sequence, "
-                   "load_sequence); they cannot be saved",
+                   "{}: its sequences cannot be saved: the model keeps their state without save_sequence and "
+                   "load_sequence",
                    Who(servable->info()));
     return;
   }
@@ -259,8 +259,8 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
       continue;
     }
     if (older.identity != joined.identity) {
-      BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
-                        (*entry)->who, Count(older.sequences.size()));
+      BRAID_LOG_WARNING(log_, "{}: {} dropped: the new version is a different model", (*entry)->who,
+                        Count(older.sequences.size()));
       continue;
     }
     AddMissing(older.sequences, joined.sequences);
@@ -271,15 +271,14 @@ SequenceVault::Saved SequenceVault::JoinLeft(const Line& line) const {
 void SequenceVault::HandOver(Saved saved, Entry& heir) {
   const size_t count = saved.sequences.size();
   if (count > 0 && saved.identity != heir.keeper.identity()) {
-    BRAID_LOG_WARNING(log_, "{}: {} dropped: the version that was loaded in their place is another model",
-                      heir.who, Count(count));
+    BRAID_LOG_WARNING(log_, "{}: {} dropped: the new version is a different model", heir.who, Count(count));
     SetAside(heir, kOtherModel);
     heir.keeper.Restore({});
     return;
   }
   const size_t taken = heir.keeper.Restore(std::move(saved.sequences));
   if (count == 0) return;
-  BRAID_LOG_INFO(log_, "{}: {}{} carried over from the version that served before", heir.who, Count(taken),
+  BRAID_LOG_INFO(log_, "{}: {}{} carried over from the previous version", heir.who, Count(taken),
                  taken == count ? "" : " of " + std::to_string(count));
 }
 
@@ -304,7 +303,7 @@ Status SequenceVault::Write(const Entry& entry, Saved saved) {
 }
 
 std::string SequenceVault::PlaceOf(const Entry& entry) const {
-  return folder_ ? folder_->PathOf(entry.file) : "the store of sequences";
+  return folder_ ? folder_->PathOf(entry.file) : "the sequence store";
 }
 
 Status SequenceVault::WriteToStore(const Entry& entry, Saved saved) {

@@ -205,14 +205,14 @@ TEST_F(SequenceVaultTest, AFileOfALaterServerIsSetAside) {
   file.close();
   EXPECT_EQ(Enter()->keeper.sums(), Sums());
   EXPECT_TRUE(Exists(File(".other-format")));
-  EXPECT_THAT(Log(), HasSubstr("it has format 2, this server reads format 1"));
+  EXPECT_THAT(Log(), HasSubstr("it has format 2, but this server reads format 1"));
 }
 
 TEST_F(SequenceVaultTest, KnowsWhatItCannotSave) {
   const auto own = Make();
   own->keeper.is_savable = false;
   vault_->Enter(own);
-  EXPECT_THAT(Log(), HasSubstr("'m' version 1: the model itself keeps what its sequences have"));
+  EXPECT_THAT(Log(), HasSubstr("'m' version 1: its sequences cannot be saved: the model keeps"));
   const auto unknown = Enter("");
   const auto stateless = std::make_shared<testing::FakeServable>(
       ServableInfo(), std::make_unique<FakeModel>(ModelLocation()), journal_);
@@ -344,7 +344,7 @@ TEST_F(SequenceVaultTest, AReloadHandsSequencesOver) {
   EXPECT_FALSE(after->keeper.holding());
   EXPECT_EQ(after->keeper.sums(), (Sums{{uint64_t{1}, 12}}));
   EXPECT_FALSE(Exists(File()));  // a hand-over needs no file
-  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence carried over from the version that served before"));
+  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence carried over from the previous version"));
   vault_->SaveChanged();
   EXPECT_TRUE(Exists(File()));
 }
@@ -361,8 +361,7 @@ TEST_F(SequenceVaultTest, AReloadToAnotherModelEndsSequences) {
   EXPECT_EQ(after->keeper.restores(), 1);
   EXPECT_TRUE(Exists(File(".other-model")));
   EXPECT_FALSE(Exists(File()));
-  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence dropped: the version that was loaded in their "
-                               "place is another model"));
+  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence dropped: the new version is a different model"));
 }
 
 TEST_F(SequenceVaultTest, AReloadWithoutSequencesLetsRequestsGoOn) {
@@ -475,8 +474,7 @@ TEST_F(SequenceVaultTest, OfTwoModelsThatLeaveTheNewerIsSaved) {
   second->keeper.Set(uint64_t{2}, 12);
   vault_->Leave(*second);
   vault_->Leave(*first);
-  EXPECT_THAT(Log(),
-              HasSubstr("'m' version 1: 1 sequence dropped: the version that was loaded in their place"));
+  EXPECT_THAT(Log(), HasSubstr("'m' version 1: 1 sequence dropped: the new version is a different model"));
   Open();
   EXPECT_EQ(Enter("other")->keeper.sums(), (Sums{{uint64_t{2}, 12}}));
 }

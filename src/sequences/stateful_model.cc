@@ -237,7 +237,7 @@ bool StatefulModel::TakeResponse(Instance&, InferenceRequest& request,
   if (Status status = store_.Check(states); !status.ok()) {
     outputs.clear();
     response->status =
-        InternalError("model '" + info_.name + "' gave states that are not its own: " + status.message());
+        InternalError("model '" + info_.name + "' returned invalid states: " + status.message());
     return true;
   }
   if (!request.sequence_end) {

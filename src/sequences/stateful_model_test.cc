@@ -85,8 +85,7 @@ TEST_F(StatefulModelTest, TextsNameNoSequence) {
   Start(1);
   const StatefulClient client = Send(std::string("one"), kStart);
   EXPECT_EQ(client.sink->status(),
-            InvalidArgumentError("a sequence of a stateful model is named by a number, "
-                                 "not by the text 'one'"));
+            InvalidArgumentError("a sequence of a stateful model needs a numeric id, not 'one'"));
   EXPECT_EQ(Send(std::string(), kMiddle).error(), Text(Fault::kSequenceIdNotProvided));
   EXPECT_EQ(Ask(std::string(), kStart).id(), 1u);
 }
@@ -385,8 +384,7 @@ TEST_F(StatefulModelTest, StatesThatAreNotTheModelsAreAnError) {
   Ask(uint64_t{1}, kStart, 1);
   const StatefulClient few = Send(uint64_t{1});
   FinishWith([](const InferenceRequest&) { return InferenceResponse(); });
-  EXPECT_EQ(few.error(),
-            "model 'm' gave states that are not its own: there are 0 states, but the model has 1");
+  EXPECT_EQ(few.error(), "model 'm' returned invalid states: there are 0 states, but the model has 1");
   EXPECT_EQ(few.code(), StatusCode::kInternal);
   EXPECT_TRUE(few.outputs().empty());
   const StatefulClient other = Send(uint64_t{1}, kEnd);
@@ -395,9 +393,8 @@ TEST_F(StatefulModelTest, StatesThatAreNotTheModelsAreAnError) {
     response.outputs.back().type = DataType::kInt32;
     return response;
   });
-  EXPECT_EQ(
-      other.error(),
-      "model 'm' gave states that are not its own: state 'sum' is INT32 [1], but the model has FP32 [1]");
+  EXPECT_EQ(other.error(),
+            "model 'm' returned invalid states: state 'sum' is INT32 [1], but the model has FP32 [1]");
   EXPECT_EQ(stats().success.count, 1u);
   EXPECT_EQ(failures(FailureReason::kBackend), 2u);
   EXPECT_EQ(Ask(uint64_t{1}, kMiddle, 1).sum(), 2);

@@ -241,7 +241,7 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
   request->here = false;
   if (!taken.ok()) {
     const Status why = taken.status();
-    const std::string text = "the store of sequences cannot give " + Who(id) + ": " + why.message();
+    const std::string text = "the sequence store cannot return " + Who(id) + ": " + why.message();
     if (why.code() == StatusCode::kUnavailable) failed_.fetch_add(1, std::memory_order_relaxed);
     return Refuse(std::move(request), why.WithMessage(text));
   }
@@ -251,10 +251,9 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
     return right.ok() ? Run(std::move(request), here) : Refuse(std::move(request), right);
   }
   if (taken->finding == StateStore::Finding::kOtherModel) {
-    return Refuse(
-        std::move(request),
-        FailedPreconditionError(Who(id) + " was begun with another model of that name and version (its "
-                                          "files or states differ); begin it again"));
+    return Refuse(std::move(request),
+                  FailedPreconditionError(Who(id) + " belongs to a different model of that name and version "
+                                                    "(its files or states differ); restart it"));
   }
   taken_over_.fetch_add(1, std::memory_order_relaxed);
   SavedSequence saved{id, std::move(taken->states)};
@@ -272,8 +271,9 @@ void StoreLink::OnTaken(Request request, Result<StateStore::Taken> taken) {
   if (!here) {
     return Refuse(
         std::move(request),
-        UnavailableError(Who(id) + " cannot be taken over: there are too many sequences, or its states "
-                                   "are not the model's"));
+        UnavailableError(
+            Who(id) +
+            " cannot be taken over: there are too many sequences, or its states do not match the model"));
   }
   const Status right = CheckStep(*request, here->lease);
   return right.ok() ? Run(std::move(request), std::move(here)) : Refuse(std::move(request), right);
@@ -285,7 +285,7 @@ Status StoreLink::CheckStep(const InferenceRequest& request, const OwnershipLeas
   if (!step || *step == next) return OkStatus();
   const std::string text = "this is step " + std::to_string(*step) + " of " + Who(request.correlation_id) +
                            ", whose next step is " + std::to_string(next);
-  return *step != 0 && *step < next ? AlreadyExistsError(text + ": it was done before")
+  return *step != 0 && *step < next ? AlreadyExistsError(text + ": it is already done")
                                     : FailedPreconditionError(text);
 }
 
@@ -470,16 +470,15 @@ void StoreLink::Fail(std::unique_ptr<Step> step, Status status) {
 Status StoreLink::LostError(const CorrelationId& id, StateStore::Verdict verdict) const {
   return {StatusCode::kAborted,
           verdict == StateStore::Verdict::kFenced
-              ? Who(id) + " has gone on at another replica, or was begun again there: this step was not done"
+              ? Who(id) + " continued or restarted at another replica: this step was not done"
               : Who(id) +
-                    " is not in the store of sequences any more (it was ended, has expired, or the store has "
-                    "lost it): this step was not done; begin it again"};
+                    " is no longer in the sequence store (it ended, expired or was lost): this step was not "
+                    "done; restart it"};
 }
 
 Status StoreLink::AwayError(const CorrelationId& id, uint64_t step, const Status& why) const {
-  return UnavailableError(
-      "step " + std::to_string(step) + " of " + Who(id) +
-      " could not be kept, and whether it was is not known: the store of sequences: " + why.message());
+  return UnavailableError("step " + std::to_string(step) + " of " + Who(id) +
+                          " may or may not be stored: the sequence store: " + why.message());
 }
 
 // --- Writes --------------------------------------------------------------------------------------
@@ -586,7 +585,7 @@ void StoreLink::OnLost(const Writing& writing, Status why) {
   Forget(writing.id, life);
   Send(std::move(next));
   if (answer != nullptr) return Fail(std::move(answer), std::move(why));
-  BRAID_LOG_WARNING(log_, "steps that were answered are lost: {}", why.message());
+  BRAID_LOG_WARNING(log_, "steps that were already answered are lost: {}", why.message());
 }
 
 void StoreLink::OnAway(const Writing& writing, const Status& why) {

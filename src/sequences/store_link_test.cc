@@ -82,10 +82,8 @@ TEST_F(StoreLinkTest, AnotherReplicaTakesOverAndTheFirstIsRefused) {
   EXPECT_EQ(two_.Ask(kId, kMiddle, 6).sum(), 11);
   StatefulClient late = one_.Ask(kId, kMiddle, 100);
   EXPECT_EQ(late.code(), StatusCode::kAborted);
-  EXPECT_EQ(
-      late.error(),
-      "sequence 7 of model 'm' has gone on at another replica, or was begun again there: this step was not "
-      "done");
+  EXPECT_EQ(late.error(),
+            "sequence 7 of model 'm' continued or restarted at another replica: this step was not done");
   EXPECT_EQ(one_.counts().active, 0u);
   EXPECT_EQ(CountsOf(one_).fenced, 1u);
   EXPECT_EQ(CountsOf(two_).taken_over, 1u);
@@ -122,7 +120,7 @@ TEST_F(StoreLinkTest, AWriteThatIsNotAnsweredMakesTheStepFailAndTheSequenceLeave
   StatefulClient client = one_.Ask(kId, kMiddle, 6);
   store_.AnswerOne(true);
   EXPECT_EQ(client.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(client.error(), HasSubstr("step 2 of sequence 7 of model 'm' could not be kept"));
+  EXPECT_THAT(client.error(), HasSubstr("step 2 of sequence 7 of model 'm' may or may not be stored"));
   EXPECT_EQ(one_.counts().active, 0u);
   StatefulClient unknown = one_.Send(kId, kMiddle, 6);
   store_.AnswerOne(true);
@@ -340,7 +338,7 @@ TEST_F(StoreLinkTest, ASequenceOfAnotherModelIsRefused) {
   store_.records.at(kId).identity = "another";
   StatefulClient client = two_.Send(kId, kMiddle, 6);
   EXPECT_EQ(client.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(client.error(), HasSubstr("was begun with another model"));
+  EXPECT_THAT(client.error(), HasSubstr("belongs to a different model"));
 }
 
 TEST_F(StoreLinkTest, WhatNobodyKnowsIsTheModelsToRefuse) {

@@ -165,7 +165,7 @@ TEST(Options, StatesOfSequencesAreKeptWhereAFolderIsNamed) {
   EXPECT_EQ(shared.options.sequence_store.lag_ms, 5);
   EXPECT_EQ(shared.options.sequence_store.password_file, "p");
   EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://:secret@h"}).err,
-              AllOf(StartsWith("braid serve: --sequence_state_store: a password in the URL"),
+              AllOf(StartsWith("braid serve: --sequence_state_store: the URL must not have a password"),
                     Not(HasSubstr("secret"))));
   EXPECT_THAT(Parse({"models", "--sequence_state_store=redis://h", "--sequence_state_path=s"}).err,
               HasSubstr("cannot be set together"));
@@ -274,8 +274,9 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--backend-config=python"}, "must have the form"},
       {{"m", "--backend-config=python,stub-timeout-seconds=0"}, "stub-timeout-seconds: 0 is out of range"},
       {{"m", "--backend-config=python,stub-timeout-seconds=9999999999"}, "9999999999 is out of range"},
-      {{"m", "--worker-rlimit=cpu=1"}, "--worker-rlimit: 'cpu=1' has not the form NAME=N with NAME as, core"},
-      {{"m", "--worker-rlimit=nofile"}, "has not the form NAME=N"},
+      {{"m", "--worker-rlimit=cpu=1"},
+       "--worker-rlimit: 'cpu=1' must have the form NAME=N, with NAME one of as, core"},
+      {{"m", "--worker-rlimit=nofile"}, "must have the form NAME=N"},
       {{"m", "--worker-rlimit=nofile=-1"}, "'-1' of nofile is not a whole number"},
       {{"m", "--metrics-config=foo=1"}, "'foo' is not one of"},
       {{"m", "--host="}, "the address is empty"},

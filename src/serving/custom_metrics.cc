@@ -39,7 +39,7 @@ Status CheckFamilyName(const std::string& name) {
   for (std::string_view prefix : kOwnPrefixes) {
     if (name.starts_with(prefix)) {
       return InvalidArgumentError("Invalid metric name '" + Shortened(name) + "': names that begin with '" +
-                                  std::string(prefix) + "' are the server's own");
+                                  std::string(prefix) + "' are reserved for the server");
     }
   }
   return OkStatus();
@@ -213,8 +213,8 @@ Result<uint64_t> CustomMetrics::Session::CreateFamily(const std::string& name, c
   auto found = metrics_.families_.find(name);
   if (found == metrics_.families_.end()) {
     if (metrics_.families_.size() >= kMostFamilies) {
-      return UnavailableError("there are " + std::to_string(kMostFamilies) +
-                              " metric families already, and no more are taken");
+      return UnavailableError("the limit of " + std::to_string(kMostFamilies) +
+                              " metric families is reached");
     }
     auto family = std::make_unique<Family>();
     family->name = name;
@@ -232,7 +232,7 @@ Result<uint64_t> CustomMetrics::Session::CreateFamily(const std::string& name, c
 Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const MetricLabels& labels,
                                                       const std::optional<std::vector<double>>& bounds) {
   auto entry = families_.find(family_id);
-  if (entry == families_.end()) return InvalidArgumentError("there is no such metric family");
+  if (entry == families_.end()) return InvalidArgumentError("unknown metric family");
   Family& family = *entry->second;
   BRAID_RETURN_IF_ERROR(CheckLabels(labels, family.kind));
   if (bounds.has_value() != (family.kind == MetricKind::kHistogram)) {
@@ -243,8 +243,8 @@ Result<uint64_t> CustomMetrics::Session::CreateMetric(uint64_t family_id, const 
   auto found = family.series.find(labels);
   if (found == family.series.end()) {
     if (metrics_.series_count_ >= kMostSeries) {
-      return UnavailableError("there are " + std::to_string(kMostSeries) +
-                              " series of custom metrics already, and no more are taken");
+      return UnavailableError("the limit of " + std::to_string(kMostSeries) +
+                              " series of custom metrics is reached");
     }
     ++metrics_.series_count_;
     found = family.series.emplace(labels, std::make_unique<Series>()).first;
@@ -289,7 +289,7 @@ void CustomMetrics::Session::DropMetric(uint64_t metric) {
 
 Result<CustomMetrics::Series*> CustomMetrics::Session::Find(uint64_t metric) const {
   auto found = series_.find(metric);
-  if (found == series_.end()) return InvalidArgumentError("there is no such metric");
+  if (found == series_.end()) return InvalidArgumentError("unknown metric");
   return found->second.series;
 }
 

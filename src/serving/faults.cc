@@ -81,7 +81,7 @@ constexpr Row kTable[] = {
     {Fault::kUnsupportedSerializationPrecision, StatusCode::kInternal, "Unsupported output precision"},
     {Fault::kInternalError, StatusCode::kInternal, "Internal server error"},
     {Fault::kNotImplemented, StatusCode::kUnsupported, "Functionality not implemented"},
-    {Fault::kNeedsProcess, StatusCode::kUnsupported, "The model needs a process of its own"},
+    {Fault::kNeedsProcess, StatusCode::kUnsupported, "The model needs a separate process"},
     {Fault::kPipelineNameOccupied, StatusCode::kAlreadyExists, "Pipeline has the same name as model"},
     {Fault::kPipelineInvalidNodeLibrary, StatusCode::kFailedPrecondition,
      "Pipeline refers to a custom node library that could not be loaded"},

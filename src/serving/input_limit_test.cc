@@ -53,7 +53,7 @@ TEST_F(InputLimitTest, RefusesWhatDoesNotFitBesideOthers) {
   ASSERT_TRUE(servable_->Admit(*first).ok());
   const auto second = RequestWith({41});
   const Status refused = servable_->Admit(*second);
-  EXPECT_EQ(refused, ResourceExhaustedError("requests that wait for 'slow' have too many bytes of inputs "
+  EXPECT_EQ(refused, ResourceExhaustedError("queued requests for 'slow' exceed the limit of input bytes "
                                             "(--model-max-queued-bytes=100); try again later"));
   EXPECT_EQ(told_, std::vector{refused.message()});
   const auto third = RequestWith({40});

@@ -42,7 +42,7 @@ std::string Quoted(std::string_view text) {
 
 Status Disagreement(std::string_view one, std::string_view one_value, std::string_view other,
                     std::string_view other_value) {
-  return InvalidArgumentError(std::string("the sequence of the request is ")
+  return InvalidArgumentError(std::string("the request names two sequences: ")
                                   .append(Quoted(one_value))
                                   .append(" by its ")
                                   .append(one)
@@ -97,7 +97,7 @@ Status TakeValues(const std::optional<SequenceInput>& id, const std::optional<Se
     if (request.sequence_start || request.sequence_end) {
       if (request.sequence_start != start || request.sequence_end == start) {
         return InvalidArgumentError(
-            "sequence_control_input says something else than the parameters sequence_start and sequence_end");
+            "sequence_control_input contradicts the parameters sequence_start and sequence_end");
       }
     }
     request.sequence_start = start;
@@ -112,8 +112,7 @@ Status CheckName(InferenceRequest& request) {
     return request.sequence_start ? OkStatus() : FaultError(Fault::kSequenceIdNotProvided);
   }
   if (const auto* text = std::get_if<std::string>(&request.correlation_id)) {
-    return InvalidArgumentError("a sequence of a stateful model is named by a number, not by the text " +
-                                Quoted(*text));
+    return InvalidArgumentError("a sequence of a stateful model needs a numeric id, not " + Quoted(*text));
   }
   return OkStatus();
 }

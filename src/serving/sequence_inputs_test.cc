@@ -75,9 +75,9 @@ TEST(NameSequenceTest, InputsAndParametersMustAgree) {
   EXPECT_TRUE(NameSequence(Number(5), Number(1), request).ok());
   EXPECT_TRUE(NameSequence(Number(0), Number(0), request).ok());
   EXPECT_EQ(NameSequence(Number(6), std::nullopt, request).message(),
-            "the sequence of the request is '6' by its inputs and '5' by its parameters");
+            "the request names two sequences: '6' by its inputs and '5' by its parameters");
   EXPECT_EQ(NameSequence(Number(5), Number(2), request).message(),
-            "sequence_control_input says something else than the parameters sequence_start and sequence_end");
+            "sequence_control_input contradicts the parameters sequence_start and sequence_end");
 }
 
 TEST(NameSequenceTest, TheHeaderIsAsGoodAsAnId) {
@@ -87,7 +87,7 @@ TEST(NameSequenceTest, TheHeaderIsAsGoodAsAnId) {
   EXPECT_TRUE(request.sequence_end);
   ASSERT_TRUE(NameSequence(Number(8), std::nullopt, "008", false, request).ok());
   EXPECT_EQ(NameSequence(Number(8), std::nullopt, "9", false, request).message(),
-            "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body");
+            "the request names two sequences: '9' by its header braid-sequence-id and '8' by its body");
   // A fault of the inputs is reported before a conflict with the header, and a missing name after it.
   EXPECT_EQ(NameSequence(Number(8), Number(3), "9", false, request).message(),
             "Unexpected value of sequence control input");
@@ -98,7 +98,7 @@ TEST(NameSequenceTest, TheHeaderIsAsGoodAsAnId) {
 
 TEST(NameSequenceTest, TextsAreNoNames) {
   InferenceRequest request;
-  const std::string text = "a sequence of a stateful model is named by a number, not by the text 'abc'";
+  const std::string text = "a sequence of a stateful model needs a numeric id, not 'abc'";
   EXPECT_EQ(NameSequence(std::nullopt, std::nullopt, "abc", false, request).message(), text);
   EXPECT_EQ(NameSequence(std::nullopt, Number(1), request).message(), text);
   request.correlation_id = std::string(127, 'x') + "\u00e4\u00f6";
@@ -145,7 +145,7 @@ TEST(NameSequenceByHeaderTest, SetsOrCompares) {
   EXPECT_EQ(request.correlation_id, CorrelationId(uint64_t{12}));
   ASSERT_TRUE(NameSequenceByHeader("12", false, request).ok());
   EXPECT_EQ(NameSequenceByHeader("13", false, request).message(),
-            "the sequence of the request is '13' by its header braid-sequence-id and '12' by its body");
+            "the request names two sequences: '13' by its header braid-sequence-id and '12' by its body");
   InferenceRequest text;
   ASSERT_TRUE(NameSequenceByHeader("12", true, text).ok());
   EXPECT_EQ(text.correlation_id, CorrelationId(std::string("12")));

@@ -22,15 +22,15 @@ Status Servable::Admit(InferenceRequest& request) {
   for (const Tensor& input : request.inputs) bytes += static_cast<int64_t>(input.data.size());
   if (request.input_share.Take(input_bytes_, bytes, input_limit_->most)) return OkStatus();
   const std::string text =
-      "requests that wait for '" + info_.name +
-      "' have too many bytes of inputs (--model-max-queued-bytes=" + std::to_string(input_limit_->most) +
+      "queued requests for '" + info_.name +
+      "' exceed the limit of input bytes (--model-max-queued-bytes=" + std::to_string(input_limit_->most) +
       "); try again later";
   input_limit_->on_refusal(text);
   return ResourceExhaustedError(text);
 }
 
 Result<std::shared_ptr<ServableStream>> Servable::OpenStream(InferenceRequest&, StreamSink&) {
-  return UnsupportedError("'" + info_.name + "' does not take streams");
+  return UnsupportedError("'" + info_.name + "' does not support streams");
 }
 
 void Servable::DropSequence(const CorrelationId& id) {

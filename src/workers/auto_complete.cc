@@ -19,7 +19,7 @@ Result<std::string> AutoCompleteConfig(const WorkerFacts& facts, WorkerSpawner& 
     }
     LogMessage line;
     if (TypeOf(message) != MessageType::kLog || !Decode(message, line)) {
-      return InvalidArgumentError("it sent a message that has no place here");
+      return InvalidArgumentError("it sent an unexpected message");
     }
     WriteWorkerLog(spawner.support().log, line);
     return OkStatus();

@@ -124,8 +124,7 @@ Result<ExecutionsInFlight::Running> ExecutionsInFlight::TakeReturned(uint64_t id
                                                                      ExecutionTimes& times) {
   const auto found =
       std::find_if(running_.begin(), running_.end(), [id](const Running& each) { return each.id == id; });
-  if (found == running_.end())
-    return InvalidArgumentError("the worker returns from an execution that it does not run");
+  if (found == running_.end()) return InvalidArgumentError("the worker returned from an unknown execution");
   delivering_.store(true, std::memory_order_release);
   Running running = std::move(*found);
   running_.erase(found);

@@ -47,7 +47,7 @@ class ForkedChildren::Child {
  private:
   void Run() {
     if (Status status = Guarded([this] { return Serve(); }); !status.ok()) {
-      BRAID_LOG_WARNING(owner_.log_, "a forked process of instance '{}' is heard no more: {}",
+      BRAID_LOG_WARNING(owner_.log_, "closed the channel of a forked process of instance '{}': {}",
                         owner_.chain_->instance, status.message());
     }
     conversation_.Abandon();
@@ -64,7 +64,7 @@ class ForkedChildren::Child {
           BRAID_RETURN_IF_ERROR(Handle(message));
           break;
         case Channel::Outcome::kCorrupted:
-          return InvalidArgumentError("it wrote nonsense into its channel");
+          return InvalidArgumentError("it wrote invalid data to its channel");
         case Channel::Outcome::kTimeout:
           if (conversation_.stuck())
             return InvalidArgumentError("it does not read the responses to its calls");
@@ -121,7 +121,7 @@ void ForkedChildren::Admit(UniqueFd fork_socket) {
   DropEnded();
   Status status;
   if (children_.size() >= kMostChildren) {
-    status = UnavailableError(std::to_string(kMostChildren) + " of them call the server already");
+    status = UnavailableError(std::to_string(kMostChildren) + " of them already call the server");
   } else {
     Channel::Options options;
     options.ring_bytes = kRingBytes;
@@ -137,13 +137,13 @@ void ForkedChildren::Admit(UniqueFd fork_socket) {
         status = GrantForkChannel(fork_socket, end);
         if (status.ok()) children_.push_back(std::move(child));
       } catch (const std::system_error& error) {
-        status = UnavailableError(std::string("no thread could be started: ") + error.what());
+        status = UnavailableError(std::string("cannot start a thread: ") + error.what());
       }
     }
   }
   if (!status.ok()) {
-    BRAID_LOG_WARNING(log_, "a forked process of instance '{}' gets no channel: {}", chain_->instance,
-                      status.message());
+    BRAID_LOG_WARNING(log_, "cannot open a channel for a forked process of instance '{}': {}",
+                      chain_->instance, status.message());
   }
 }
 

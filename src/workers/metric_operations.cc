@@ -14,7 +14,7 @@ namespace {
 Result<uint64_t> Id(const Json& operation, const char* field) {
   auto found = operation.find(field);
   if (found == operation.end() || !found->is_number_unsigned()) {
-    return InvalidArgumentError(std::string("a metric operation without a good '") + field + "'");
+    return InvalidArgumentError(std::string("a metric operation without a valid '") + field + "'");
   }
   return found->get<uint64_t>();
 }
@@ -22,7 +22,7 @@ Result<uint64_t> Id(const Json& operation, const char* field) {
 Result<std::string> Text(const Json& operation, const char* field) {
   auto found = operation.find(field);
   if (found == operation.end() || !found->is_string()) {
-    return InvalidArgumentError(std::string("a metric operation without a good '") + field + "'");
+    return InvalidArgumentError(std::string("a metric operation without a valid '") + field + "'");
   }
   return found->get<std::string>();
 }
@@ -36,7 +36,7 @@ Result<double> Number(const Json& operation, const char* field) {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error == std::errc() && end == text.data() + text.size()) return number;
   }
-  return InvalidArgumentError(std::string("a metric operation without a good '") + field + "'");
+  return InvalidArgumentError(std::string("a metric operation without a valid '") + field + "'");
 }
 
 Result<std::string> CreateFamily(CustomMetrics::Session& session, const Json& operation) {

@@ -72,8 +72,8 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
     if (!refused) ++running_;
   }
   if (refused) {
-    answer(UnavailableError(std::to_string(kMostRunning) +
-                            " models are being loaded or unloaded by models already, which is the limit"));
+    answer(UnavailableError("the limit of " + std::to_string(kMostRunning) +
+                            " loads and unloads by models is reached"));
     return;
   }
   const auto end = [this] {
@@ -89,7 +89,7 @@ void ModelAsks::RunApart(std::function<Result<std::string>()> task, AskAnswer an
       end();
     }).detach();
   } catch (const std::system_error& error) {
-    answer(UnavailableError(std::string("no thread could be started: ") + error.what()));
+    answer(UnavailableError(std::string("cannot start a thread: ") + error.what()));
     end();
   } catch (const std::bad_alloc&) {
     answer(OutOfMemory());
@@ -136,7 +136,7 @@ void ModelAsks::TakesDeviceInputs(const AskMessage& ask, const AskAnswer& answer
   int64_t version = 0;
   const auto [end, code] = std::from_chars(ask.text.data(), ask.text.data() + ask.text.size(), version);
   if (colon == std::string_view::npos || code != std::errc() || end != ask.text.data() + colon)
-    return answer(InternalError("a question about a model that cannot be read"));
+    return answer(InternalError("malformed question about a model"));
   auto servable = CatalogReader(catalog_).Find(std::string(ask.text.substr(colon + 1)), version);
   // The call itself reports a bad name.
   answer(std::string(servable.ok() && (*servable)->get().info().device_inputs ? "true" : "false"));

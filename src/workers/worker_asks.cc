@@ -31,7 +31,7 @@ void HandleAsk(const WorkerServices& services, const AskMessage& ask, std::share
   }
   auto handler = services.asks.find(ask.topic);
   if (handler == services.asks.end()) {
-    answer(UnsupportedError("this server does not answer what the model asks of it"));
+    answer(UnsupportedError("this server does not support the model's request"));
   } else {
     handler->second(ask, std::move(answer));
   }

@@ -24,7 +24,7 @@ Status NotAccepted(const CallMessage& message, const Status& status) {
 Status CheckOutput(const Tensor& output) {
   if (output.type == DataType::kCustom || output.type == DataType::kInvalid) {
     return InvalidArgumentError(std::string("output '").append(output.name) + "' has the datatype '" +
-                                std::string(TypeName(output)) + "', which Python models do not know");
+                                std::string(TypeName(output)) + "', which Python models do not support");
   }
   if (output.type != DataType::kBytes && ByteSize(output.type, output.shape) != output.data.size()) {
     return InternalError(std::string("output '").append(output.name) + "' has " +
@@ -74,7 +74,7 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   {
     MutexLock lock(mutex_);
     if (!calls_.emplace(call->id(), call).second) {
-      return InvalidArgumentError("the worker gives two calls one name");
+      return InvalidArgumentError("the worker sent a duplicate call id");
     }
     pending = calls_.size();
   }
@@ -85,8 +85,8 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
     return OkStatus();
   };
   if (pending > kMostPending) {
-    return refuse(NotAccepted(message, UnavailableError("the instance has " + std::to_string(kMostPending) +
-                                                        " calls pending already, which is the limit")));
+    return refuse(NotAccepted(message, UnavailableError("the instance has reached the limit of " +
+                                                        std::to_string(kMostPending) + " pending calls")));
   }
   auto servable = FindServable(message);
   if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
@@ -96,7 +96,7 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   if (!info.device_inputs && std::any_of(request->inputs.begin(), request->inputs.end(),
                                          [](const Tensor& input) { return input.data.on_device(); })) {
     return refuse(
-        NotAccepted(message, UnavailableError("it takes no inputs on a GPU since it was loaded again")));
+        NotAccepted(message, UnavailableError("it no longer accepts inputs on a GPU after its reload")));
   }
   if (message.device_outputs && info.device_outputs) {
     request->device_outputs = request->requested_outputs;

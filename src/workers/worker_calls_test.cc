@@ -223,7 +223,7 @@ TEST_F(WorkerCallsTest, RefusesOutputsThatAreNoArrays) {
   EXPECT_EQ(error_of({"X", DataType::kInt8, {-6}, CopyToHeap(bytes)}),
             "output 'X' has 6 bytes, which do not fit its datatype INT8 and shape [-6]");
   EXPECT_EQ(error_of({"X", DataType::kCustom, {6}, CopyToHeap(bytes), "pickle"}),
-            "output 'X' has the datatype 'pickle', which Python models do not know");
+            "output 'X' has the datatype 'pickle', which Python models do not support");
 }
 
 TEST_F(WorkerCallsTest, AnyNumberOfResponsesInOrder) {
@@ -290,7 +290,7 @@ TEST_F(WorkerCallsTest, TenThousandPendingCallsAreFineAndTooManyAreRefused) {
   const ResponseMessage refused = Receive();
   EXPECT_EQ(refused.request_id, id);
   EXPECT_EQ(refused.code, StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused.error), testing::HasSubstr("65536 calls pending"));
+  EXPECT_THAT(std::string(refused.error), testing::HasSubstr("65536 pending calls"));
   while (callee_->held() > 0) callee_->Answer();
   for (uint64_t i = 1; i < id; ++i) ASSERT_EQ(Receive().request_id, i);
   EXPECT_EQ(calls_->pending(), 0u);

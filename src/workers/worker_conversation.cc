@@ -21,9 +21,7 @@ WorkerConversation::WorkerConversation(std::shared_ptr<Channel> channel, Arena& 
   if (services.custom_metrics != nullptr) metrics_ = OpenMetrics(*services.custom_metrics, channel_);
 }
 
-Status WorkerConversation::Malformed() {
-  return InvalidArgumentError("the worker sent a message that cannot be read");
-}
+Status WorkerConversation::Malformed() { return InvalidArgumentError("the worker sent a malformed message"); }
 
 Result<bool> WorkerConversation::Handle(const std::vector<std::byte>& message) {
   switch (TypeOf(message)) {

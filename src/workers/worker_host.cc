@@ -114,7 +114,7 @@ bool WorkerHost::stopping() const {
 // -----------------------------------------------------------------------------------------------------
 
 Status WorkerHost::AdmitForks() {
-  if (!options_.runs_user_code) return InvalidArgumentError("it asked for a channel of its own");
+  if (!options_.runs_user_code) return InvalidArgumentError("it requested its own channel");
   // Their sockets arrive among the worker's segments.
   BRAID_RETURN_IF_ERROR(conversation_->memory()->ReceiveSegments());
   for (UniqueFd& fork_socket : worker_->channel()->TakeForkSockets()) {
@@ -226,12 +226,12 @@ int64_t WorkerHost::LookAtEnd(int64_t now_ns, int64_t deadline_ns) {
   if (now_ns >= deadline_ns || (!finalized_ && finalizing_.over(now_ns))) {
     ended_by_force_ = true;
     if (!finalized_ && now_ns >= deadline_ns) {
-      BRAID_LOG_WARNING(log_, "{} did not end in time and is killed", options_.title);
+      BRAID_LOG_WARNING(log_, "{} did not end in time and was killed", options_.title);
     } else if (!finalized_) {
-      BRAID_LOG_WARNING(
-          log_,
-          "{} has not been finalized within {} ms (--finalize-timeout-ms, FINALIZE_TIMEOUT_MS) and is killed",
-          options_.title, options_.finalize_timeout_ns / kMillisecondNs);
+      BRAID_LOG_WARNING(log_,
+                        "{} has not been finalized within {} ms (--finalize-timeout-ms, FINALIZE_TIMEOUT_MS) "
+                        "and was killed",
+                        options_.title, options_.finalize_timeout_ns / kMillisecondNs);
     }
     worker_->Kill();
   }
@@ -275,7 +275,7 @@ std::string WorkerHost::Serve() {
         outcome = worker_->channel()->Receive(message, 0);
       }
     }
-    if (outcome == Channel::Outcome::kCorrupted) return "it wrote nonsense into its channel";
+    if (outcome == Channel::Outcome::kCorrupted) return "it wrote invalid data to its channel";
     if (outcome == Channel::Outcome::kTimeout && dead) return "";
   }
 }

@@ -27,8 +27,8 @@ Result<WorkerLimit> ParseWorkerLimit(std::string_view text) {
     return resource.first == text.substr(0, equals);
   });
   if (found == kResources.end() || equals == text.size()) {
-    return InvalidArgumentError(
-        fmt::format("'{}' has not the form NAME=N with NAME as, core, data, fsize or nofile", text));
+    return InvalidArgumentError(fmt::format(
+        "'{}' must have the form NAME=N, with NAME one of as, core, data, fsize and nofile", text));
   }
   const std::string_view number = text.substr(equals + 1);
   WorkerLimit limit{std::string(found->first), found->second, 0};

@@ -147,19 +147,19 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
       return Buffer(data, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
     }
     case Place::kDeviceMemory: {
-      if (!device) return InvalidArgumentError("the worker leaves a tensor on a GPU");
+      if (!device) return InvalidArgumentError("the worker left a tensor on a GPU");
       BRAID_ASSIGN_OR_RETURN(auto segment, FindSegment(handle.segment));
       if (handle.size == 0 || !segment->memory()->on_device() || handle.offset != 0 ||
           !segment->memory()->Contains(0, handle.size)) {
-        return InvalidArgumentError("the worker names memory of a GPU beyond its segment");
+        return InvalidArgumentError("the worker names GPU memory beyond its segment");
       }
       // Strings must be read on the CPU.
-      if (tensor.type == DataType::kBytes) return InvalidArgumentError("the worker has strings on a GPU");
+      if (tensor.type == DataType::kBytes) return InvalidArgumentError("the worker left strings on a GPU");
       return Buffer(nullptr, handle.size, new WorkerBlock(shared_from_this(), std::move(segment), handle));
     }
     case Place::kSharedMemory:
     case Place::kSharedDeviceMemory:
-      return InvalidArgumentError("the worker lends memory that it shares with others");
+      return InvalidArgumentError("the worker lent memory that it shares with others");
     case Place::kReceiverMemory:
       break;
   }
@@ -191,7 +191,7 @@ Result<Buffer> WorkerMemory::Take(const TensorMessage& tensor, Returned& returne
   }
   const uint64_t into = handle.offset - start;
   if (block.empty() || handle.size > block.size() - into) {
-    return InvalidArgumentError("the worker gives back memory that it was not lent");
+    return InvalidArgumentError("the worker returned memory that was not lent to it");
   }
   return block.Slice(into, handle.size);
 }
@@ -201,7 +201,7 @@ Status WorkerMemory::Return(std::span<const MemoryHandle> handles) {
     Buffer freed;  // freed after the lock is released
     MutexLock lock(mutex_);
     auto it = lent_.find({handle.segment, handle.offset});
-    if (it == lent_.end()) return InvalidArgumentError("the worker frees memory that it was not lent");
+    if (it == lent_.end()) return InvalidArgumentError("the worker freed memory that was not lent to it");
     if (--it->second.times == 0) {
       freed = std::move(it->second.buffer);
       lent_.erase(it);

@@ -218,7 +218,7 @@ TEST_F(WorkerMemoryTest, WhatIsWrongWithMemoryOfAGpuIsRefused) {
   wrong = a_.Name(Filled(a_.worker_arena(), kLarge, 1));
   wrong.place = Place::kDeviceMemory;
   EXPECT_TRUE(refused(wrong));
-  EXPECT_EQ(a_.TakeOnHost(good).status().message(), "the worker leaves a tensor on a GPU");
+  EXPECT_EQ(a_.TakeOnHost(good).status().message(), "the worker left a tensor on a GPU");
   EXPECT_FALSE(refused(good));
 }
 

@@ -52,8 +52,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& n
   const WorkerStart start = spawner.StartOf(isolation);
   Status started = worker->Spawn(start, isolation);
   if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
-    BRAID_LOG_WARNING(worker->log_, "{}; instance '{}' is started in an interpreter of its own",
-                      started.message(), name);
+    BRAID_LOG_WARNING(worker->log_, "{}; starting instance '{}' in a separate interpreter", started.message(),
+                      name);
     started = worker->Spawn(WorkerStart::kFresh, isolation);
   }
   BRAID_RETURN_IF_ERROR(started);
@@ -114,7 +114,7 @@ void WorkerProcess::EnsureDead() {
   while (!fate_->dead && fate_->changed.WaitUntil(fate_->mutex, deadline)) {
   }
   if (!fate_->dead) {
-    BRAID_LOG_ERROR(log_, "process {} of instance '{}' was killed and does not end", pid_, name_);
+    BRAID_LOG_ERROR(log_, "process {} of instance '{}' was killed but does not end", pid_, name_);
   }
 }
 
@@ -153,7 +153,7 @@ Status WorkerProcess::AwaitSignIn(const OtherMessage& other) {
   while (true) {
     const bool dead_now = dead();
     const auto outcome = channel_->Receive(message, dead_now ? 0 : kLookAroundNs);
-    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote invalid data to its channel");
     if (outcome == Channel::Outcome::kMessage) {
       HelloMessage hello;
       if (TypeOf(message) == MessageType::kHello && Decode(message, hello)) return OkStatus();
@@ -162,7 +162,7 @@ Status WorkerProcess::AwaitSignIn(const OtherMessage& other) {
     }
     if (dead_now) return Died("");
     if (SteadyNowNs() >= deadline) {
-      return Died("it did not sign in within " + std::to_string(spawner_.timeout_ns() / kSecondNs) +
+      return Died("it did not connect within " + std::to_string(spawner_.timeout_ns() / kSecondNs) +
                   " seconds (--backend-config=python,stub-timeout-seconds)");
     }
   }
@@ -220,14 +220,14 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFac
       wait_ns = std::clamp(limit.next_ns() - now, int64_t{0}, kLookAroundNs);
     }
     const auto outcome = channel_->Receive(message, wait_ns);
-    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote nonsense into its channel");
+    if (outcome == Channel::Outcome::kCorrupted) return Died("it wrote invalid data to its channel");
     if (outcome == Channel::Outcome::kMessage) {
       if (TypeOf(message) != MessageType::kLoaded) {
         if (Status handled = other(message); !handled.ok()) return Died(handled.message());
         continue;
       }
       LoadedMessage loaded;
-      if (!Decode(message, loaded)) return Died("its answer cannot be read");
+      if (!Decode(message, loaded)) return Died("its answer is malformed");
       if (loaded.code != StatusCode::kOk) return Status(loaded.code, std::string(loaded.error));
       // The limit applies even if user code returned while its stacks were written.
       if (limit.passed()) return overdue();

@@ -191,7 +191,7 @@ Result<std::string> WorkerSpawner::ReceiveFromZygote() {
     if (left_ms <= 0)
       return ZygoteLost("it did not answer within " + std::to_string(options_.timeout_ns / 1'000'000'000) +
                         " seconds (--backend-config=python,stub-timeout-seconds)");
-    if (deaths_->ending) return ZygoteLost("it is not wanted any more");
+    if (deaths_->ending) return ZygoteLost("it is no longer needed");
     pollfd wait{zygote_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kSignInLookMs)));
     if (ready < 0 && errno != EINTR) return ZygoteLost(ErrnoError("poll", errno).message());
@@ -199,7 +199,7 @@ Result<std::string> WorkerSpawner::ReceiveFromZygote() {
     std::string text(kMaxDatagram, '\0');
     const ssize_t length = recv(zygote_.get(), text.data(), text.size(), 0);
     if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) return ZygoteLost("it ended while it was needed");
+    if (length <= 0) return ZygoteLost("it ended while in use");
     text.resize(static_cast<size_t>(length));
     return text;
   }
@@ -244,7 +244,7 @@ Status WorkerSpawner::StartZygote() {
   pipes.write_error.Reset();
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
   const auto answer = ParseJson(text);
-  if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
+  if (!answer.is_object()) return ZygoteLost("it sent a malformed answer");
   if (!answer.value("ready", false)) {
     zygote_unfit_ = true;
     return InternalError(ZygoteLost(answer.value("error", "it is not ready")).message());
@@ -308,12 +308,12 @@ Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel:
                      pipes.write_output.get(), pipes.write_error.get()};
   if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygote());
   if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok())
-    return ZygoteLost("it ended since it was last needed");
+    return ZygoteLost("it ended after its last use");
   BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
   const auto answer = ParseJson(text);
   const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
-  if (!answer.is_object()) return ZygoteLost("it answered with something that is not understood");
-  if (pid <= 0) return UnavailableError(answer.value("error", "the worker could not be forked"));
+  if (!answer.is_object()) return ZygoteLost("it sent a malformed answer");
+  if (pid <= 0) return UnavailableError(answer.value("error", "cannot fork the worker"));
   zygote_served_ = true;
   return static_cast<pid_t>(pid);
 }

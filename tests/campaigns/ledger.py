@@ -11,7 +11,7 @@ from campaigns.transports import CutError, RefusedError, WrongError
 CLEAR = re.compile(
     r"Stub process '[^']+' is not healthy"
     r"|no instance of model '[^']+' (is|was) available"
-    r"|was lost when instance '[^']+' ended; begin it again"
+    r"|was lost when instance '[^']+' ended; restart it"
     r"|ended \d+ times before they began with"
     r"|must specify the START flag"
     r"|being unloaded"

@@ -45,7 +45,7 @@ class UnstartedModel final : public BackendModel {
   BufferAllocator& input_allocator() override { return heap_; }
   std::vector<Instance*> instances() override { return {}; }
   Status Start(ExecutionListener&, const std::function<void(const std::string&)>&) override {
-    return FailedPreconditionError("a model that is only checked is not started");
+    return FailedPreconditionError("a checked model cannot be started");
   }
   void Stop(int64_t) override {}
   Readiness readiness() const override { return {}; }

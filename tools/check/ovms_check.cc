@@ -125,7 +125,7 @@ void OvmsCheck::AddSubconfig(const OvmsGraphConfig& graph, const std::string& co
         std::ranges::any_of(models_, [&model](const auto& other) { return other.second.name == model.name; });
     if (known) {
       Add(entry, "/name", Level::kNote, "given-twice",
-          "the model '" + model.name + "' is defined before; this entry is left out", model.name);
+          "duplicate model '" + model.name + "'; this entry is ignored", model.name);
     } else {
       models_.emplace_back(std::move(entry), std::move(model));
     }
@@ -176,7 +176,7 @@ void OvmsCheck::NoteTwice(const File& file, std::string_view list, std::string_v
     if (name == nullptr || names.insert(name->value).second) continue;
     findings_.Add({Level::kNote, "given-twice", file.path, name->at,
                    "the name '" + name->value + "' is given twice; the first entry is used",
-                   "take one of them out", "", name->value});
+                   "remove one of them", "", name->value});
   }
 }
 
@@ -187,24 +187,24 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   if (!model.fault.ok()) return;
   if (model.batch_size && !model.shapes.empty()) {
     Add(entry, "/batch_size", Level::kNote, "no-effect",
-        "'batch_size' does nothing, since the entry has a shape", model.name, "leave it out");
+        "'batch_size' has no effect, because the entry has a shape", model.name, "leave it out");
   }
   const auto available = ListVersionFolders(model.base_path);
   if (!available.ok()) {
     return Add(entry, "/base_path", Level::kError, "load", available.status().message(), model.name,
-               "name the folder of the version folders");
+               "name the folder that has the version folders");
   }
   for (size_t i = 0; i < model.version_policy.specific.size(); ++i) {
     const int64_t version = model.version_policy.specific[i];
     if (std::ranges::find(*available, version) != available->end()) continue;
     Add(entry, JsonPath("/model_version_policy/specific/versions", i), Level::kNote, "missing-version",
         "version " + std::to_string(version) + " of the policy has no folder", model.name,
-        "name versions that are there");
+        "name versions that exist");
   }
   if (available->empty()) {
     return Add(entry, "/base_path", Level::kError, "no-version",
                FaultError(Fault::kNoModelVersionAvailable, model.base_path).message(), model.name,
-               "put the model's files into a folder '1' in there");
+               "put the model's files into its subfolder '1'");
   }
   const ConfigMakers makers = sandbox_.makers().ForConfig();
   bool all = true;
@@ -328,8 +328,8 @@ void OvmsCheck::CheckPipeline(const Entry& entry, const OvmsPipelineConfig& pipe
     summary_[row].open = summary_[row].loads = true;
     sandbox_.NoteOpen(pipeline.name);
     return Add(entry, "/nodes", Level::kNote, "not-checked",
-               "the pipeline was not checked: code of " + unasked + " says which tensors it has",
-               pipeline.name, "check with --import");
+               "the pipeline was not checked: the code of " + unasked + " defines its tensors", pipeline.name,
+               "check with --import");
   }
   std::vector<PipelineFault> faults;
   auto servable = sandbox_.makers().Pipeline(pipeline, libraries_, &faults);

@@ -123,7 +123,7 @@ TEST(TextFile, ReportsTypingErrorsWithWhatWasMeant) {
   EXPECT_TRUE(file.ReportFaults("m", findings));
   ASSERT_EQ(findings.all().size(), 2U);
   EXPECT_EQ(findings.all()[0].rule, "unknown-field");
-  EXPECT_EQ(findings.all()[0].message, "there is no field 'max_batchsize' in ModelConfig");
+  EXPECT_EQ(findings.all()[0].message, "unknown field 'max_batchsize' in ModelConfig");
   EXPECT_EQ(findings.all()[0].advice, "did you mean 'max_batch_size'?");
   EXPECT_EQ(findings.all()[0].at, (Position{2, 1}));
   EXPECT_EQ(findings.all()[1].rule, "unknown-value");

@@ -74,19 +74,19 @@ std::string MovingReport(const CheckResult& result, bool markdown) {
   Page page(markdown);
   page.Heading("Can it move to Braid?");
   if (change.empty() && cannot.empty() && of_files.empty()) {
-    page.Line("Yes: all of it loads as it is.");
+    page.Line("Yes: everything loads unchanged.");
   } else {
     page.Line("Of " + std::to_string(result.summary.size()) + ": " + std::to_string(works.size()) +
-              " load as they are, " + std::to_string(change.size()) + " need a change, " +
-              std::to_string(cannot.size()) + " use what Braid does not have." +
-              (of_files.empty() ? "" : " A file cannot be read to its end; mend that first."));
+              " load unchanged, " + std::to_string(change.size()) + " need a change, " +
+              std::to_string(cannot.size()) + " use unsupported features." +
+              (of_files.empty() ? "" : " A file has syntax errors; fix them first."));
   }
   const auto list = [&](const std::string& title, const std::vector<const Checked*>& these, auto wanted) {
     if (these.empty()) return;
     page.Heading(title);
     for (const Checked* checked : these) {
       page.Item(Named(page, *checked) +
-                (checked->open ? " (as far as its files say; --import asks its code)" : ""));
+                (checked->open ? " (according to its files; --import also checks its code)" : ""));
       for (const Finding* finding : FindingsOf(result, checked->name, wanted))
         page.SubItem(Told(page, *finding));
     }
@@ -97,7 +97,7 @@ std::string MovingReport(const CheckResult& result, bool markdown) {
   }
   list("Works unchanged", works, [](Level) { return false; });
   list("Needs a change", change, Blocks);
-  list("Uses what Braid does not have", cannot, Blocks);
+  list("Uses unsupported features", cannot, Blocks);
 
   const auto others = [&](const std::string& title, Level level) {
     if (result.findings.Count(level) == 0) return;

@@ -71,8 +71,8 @@ RepositoryCheck::RepositoryCheck(LoadSandbox& sandbox, std::vector<std::string> 
          "skipped-folder",
          repositories_.front(),
          {},
-         "the folder '" + name + "' is skipped: " + (named ? why.message() : "no model can have such a name"),
-         named ? "mend the link" : "rename it",
+         "the folder '" + name + "' is skipped: " + (named ? why.message() : "it is not a valid model name"),
+         named ? "fix the link" : "rename it",
          "",
          ""});
   }
@@ -153,17 +153,17 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
     if (plan.keys.contains(version)) continue;
     Add(model, plan.keys.empty() ? Level::kError : Level::kNote, "missing-version",
         FieldAt("version_policy.specific.versions", i),
-        "version " + std::to_string(version) + " is wanted, and there is no folder '" +
-            std::to_string(version) + "'",
-        "name versions that are there");
+        "version " + std::to_string(version) + " is specified, but folder '" + std::to_string(version) +
+            "' does not exist",
+        "name versions that exist");
   }
   if (plan.keys.empty()) {
     failed_[model.name] =
         "at least one version must be available under the version policy of model '" + model.name + "'";
     if (policy.specific().versions().empty()) {
       Add(model, Level::kError, "no-version", "version_policy", failed_[model.name],
-          "make a folder '1' beside config.pbtxt, with the model's files" +
-              std::string(IsEnsemble(plan.source.config) ? "; that of an ensemble is empty" : ""));
+          "create a folder '1' beside config.pbtxt with the model's files" +
+              std::string(IsEnsemble(plan.source.config) ? "; an ensemble's folder is empty" : ""));
     }
     return;
   }
@@ -178,11 +178,11 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
   if (!sandbox_.IsOpen(model.name)) return;
   if (IsEnsemble(plan.source.config)) {
     Add(model, Level::kNote, "not-checked", "ensemble_scheduling",
-        "the tensors of the steps were not compared: code of models among them says which they have",
+        "the tensors of the steps were not compared: the code of some models defines them",
         sandbox_.imports() ? "" : "check with --import");
   } else if (sandbox_.imports()) {
     Add(model, Level::kNote, "not-checked", "",
-        "the model asks the server while it is imported, so its code was not checked to its end");
+        "the model calls the server during its import, so its code was not fully checked");
   }
 }
 
@@ -237,7 +237,7 @@ void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
                    model.folder + "/" + name,
                    {},
                    "the folder is not a version: " + why,
-                   ParseVersion(name) ? "mend the link" : "rename it",
+                   ParseVersion(name) ? "fix the link" : "rename it",
                    "",
                    model.name});
   }
@@ -246,8 +246,8 @@ void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
                    "python-stub",
                    model.folder + "/triton_python_backend_stub",
                    {},
-                   "the stub is not used: models run in an interpreter as it is",
-                   "name an environment with the parameter EXECUTION_ENV_PATH",
+                   "the stub is not used: models run without one",
+                   "set the parameter EXECUTION_ENV_PATH to an environment",
                    "docs/compatibility.md#processes-and-environments",
                    model.name});
   }

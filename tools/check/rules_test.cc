@@ -129,7 +129,7 @@ TEST(Output, IsJsonOfOneVersion) {
 
 TEST(Report, SortsWhatThereIs) {
   const std::string text = MovingReport(SomeResult(), true);
-  EXPECT_THAT(text, HasSubstr("Of 2: 1 load as they are, 1 need a change, 0 use what Braid does not have."));
+  EXPECT_THAT(text, HasSubstr("Of 2: 1 load unchanged, 1 need a change, 0 use unsupported features."));
   EXPECT_THAT(text, HasSubstr("## Works unchanged\n\n- `n`, ensemble\n"));
   EXPECT_THAT(text,
               HasSubstr("## Needs a change\n\n- `m`, Python model\n  - `m/config.pbtxt:3:7`: no; good"));

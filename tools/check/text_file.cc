@@ -78,9 +78,9 @@ Explained Explain(const UnknownWord& word) {
   };
   Explained explained;
   if (word.is_field) {
-    explained.message = "there is no field '" + word.word + "' in " + word.type;
+    explained.message = "unknown field '" + word.word + "' in " + word.type;
   } else {
-    explained.message = "'" + word.word + "' is no " + word.type;
+    explained.message = "'" + word.word + "' is not a value of " + word.type;
   }
   std::string upper = word.word;
   std::ranges::transform(upper, upper.begin(),

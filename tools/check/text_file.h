@@ -28,7 +28,7 @@ class TextFile {
   const TextFields fields_;
 };
 
-// Describes an unknown word and suggests the nearest known one: ("there is no field 'dim' in ModelInput",
+// Describes an unknown word and suggests the nearest known one: ("unknown field 'dim' in ModelInput",
 // "did you mean 'dims'?").
 struct Explained {
   std::string message;

@@ -40,7 +40,7 @@ constexpr std::string_view kCheckUsage =
 
 constexpr std::string_view kCheckHelp =
     "\n"
-    "Checks whether models would load. Lists faults in their files with the remedy, refused settings,\n"
+    "Checks whether models would load. Lists errors in their files with fixes, refused settings,\n"
     "settings without effect, and differences from Triton or OpenVINO Model Server. Serves nothing.\n"
     "\n"
     "A PATH is a model repository, the folder of a model, a config.pbtxt, a config.json, a subconfig.json, "
@@ -50,24 +50,22 @@ constexpr std::string_view kCheckHelp =
     "\n"
     "options:\n"
     "  --format text|json|github|markdown\n"
-    "                                    how findings are written; text unless given. github: workflow\n"
-    "                                    commands; markdown: of a report\n"
+    "                                    how findings are written [text]. github: workflow commands;\n"
+    "                                    markdown: only with --report\n"
     "  --report                          \"can I move?\": models that work unchanged, that need a change, "
     "and\n"
     "                                    that cannot be served\n"
     "  --strict                          exit with 1 for notes and differences, too\n"
-    "  --import                          import Python models and handlers of graphs, each in a process of "
-    "its\n"
-    "                                    own without a network, and open libraries of custom nodes\n"
-    "  --import-timeout-seconds N        how long an import may take; 60 unless given\n"
+    "  --import                          import Python models and handlers of graphs, each in a separate\n"
+    "                                    process without a network, and open libraries of custom nodes\n"
+    "  --import-timeout-seconds N        how long an import may take [60]\n"
     "\n"
-    "Options of braid serve mean what they mean there, so that the files are checked for the server that is "
-    "to\n"
-    "load them: --model-config-name, --disable-auto-complete-config, --backend-directory, --python,\n"
+    "Options of braid serve have the same meaning, so the files are checked as that server would load\n"
+    "them: --model-config-name, --disable-auto-complete-config, --backend-directory, --python,\n"
     "--cpu_extension, --calculator-library, --rate-limit, --cache-config, --config_path ... (braid serve "
     "--help)\n"
     "\n"
-    "exit codes: 0 all would load; 1 something would not; 2 wrong use\n"
+    "exit codes: 0 all would load; 1 something would not; 2 usage error\n"
     "\n"
     "examples:\n"
     "  braid check examples/models\n"
@@ -138,10 +136,10 @@ Status TakeCheckOptions(int argc, const char* const* argv, CheckLine& line) {
     }
   }
   if (line.format == "markdown" && !line.report) {
-    return InvalidArgumentError("--format=markdown is for --report");
+    return InvalidArgumentError("--format=markdown needs --report");
   }
   if (line.format == "github" && line.report) {
-    return InvalidArgumentError("--report is written as text, markdown or json");
+    return InvalidArgumentError("--report needs --format=text, markdown or json");
   }
   return OkStatus();
 }

@@ -29,7 +29,7 @@ constexpr Command kCommands[] = {
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},
     {"health", "[URL]", "ask a running server whether it is ready", RunHealth},
-    {"fleet", "status|reload|envoy", "look at several running servers as one fleet", RunFleet},
+    {"fleet", "status|reload|envoy", "manage several running servers as one fleet", RunFleet},
 };
 
 int Refuse(std::string_view message) {

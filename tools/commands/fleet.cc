@@ -56,12 +56,12 @@ struct WhereOptions {
   void AddTo(CLI::App& app) {
     app.add_option(
            "--endpoints", endpoints,
-           "the servers, with commas between: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS; or "
+           "the servers, separated by commas: HOST, HOST:HTTP, HOST:GRPC:HTTP or HOST:GRPC:HTTP:METRICS; or "
            "dns://NAME, or kubernetes://NAMESPACE/SERVICE")
         ->type_name("WHERE");
     app.add_option(
            "--dns", dns,
-           "a name in the same form, each of whose addresses is a server; the same as --endpoints dns://NAME")
+           "a name in the same form whose addresses are the servers; the same as --endpoints dns://NAME")
         ->type_name("NAME")
         ->excludes("--endpoints");
     connect.timeout_s = 5;
@@ -69,8 +69,7 @@ struct WhereOptions {
   }
 
   Result<fleet::EndpointSource> Where() const {
-    if (endpoints.empty() && dns.empty())
-      return InvalidArgumentError("--endpoints or --dns must say where the servers are");
+    if (endpoints.empty() && dns.empty()) return InvalidArgumentError("--endpoints or --dns is required");
     return fleet::ParseEndpointSource(dns.empty() ? endpoints : "dns://" + dns);
   }
 
@@ -149,7 +148,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
   described.by_dns = found.by_dns;
   for (const fleet::Endpoint& endpoint : named) {
     if (endpoint.grpc == 0) {
-      return InvalidArgumentError(fmt::format("{}: Envoy needs the port of gRPC too, as {}:GRPC:{}",
+      return InvalidArgumentError(fmt::format("{}: Envoy needs the gRPC port too, as {}:GRPC:{}",
                                               endpoint.name(), endpoint.host, endpoint.http));
     }
   }
@@ -177,7 +176,7 @@ Result<fleet::EnvoyFleet> DescribeFleet(const WhereOptions& where, const EnvoyCo
     }
     if (answered == 0) {
       return UnavailableError(
-          "no server says which models have sequences; name them by --sequence-models to do without");
+          "no server reported which models have sequences; name them with --sequence-models");
     }
     for (const fleet::Difference& difference : fleet::Differences(replicas)) {
       std::cerr << "differs: " << EscapeForLog(difference.text) << '\n';
@@ -212,7 +211,7 @@ int FleetEnvoy(const WhereOptions& where, EnvoyCommandOptions& options) {
       return RefuseFleet(status, kFleetMisused);
   }
   if (options.envoy.cert_file.empty() != options.envoy.key_file.empty()) {
-    return RefuseFleet(InvalidArgumentError("--cert and --key go together"), kFleetMisused);
+    return RefuseFleet(InvalidArgumentError("--cert and --key must be set together"), kFleetMisused);
   }
   const Result<fleet::EnvoyFleet> described = DescribeFleet(where, options);
   if (!described.ok()) return RefuseFleet(described.status());
@@ -271,7 +270,7 @@ std::string FleetHelp(const CLI::App& app) {
 int RunFleet(int argc, const char* const* argv) {
   // OpenSSL may write to a closed connection.
   std::signal(SIGPIPE, SIG_IGN);
-  CLI::App app("Looks at several running servers as one fleet.", "braid fleet");
+  CLI::App app("Manages several running servers as one fleet.", "braid fleet");
   app.footer(kFleetFooter);
   app.require_subcommand(1);
   WhereOptions where;
@@ -290,56 +289,56 @@ int RunFleet(int argc, const char* const* argv) {
       ->transform(CLI::IsMember({"text", "json"}, CLI::ignore_case));
 
   CLI::App& reload =
-      *add("reload", "load a model anew at one server after the other, as long as all goes well");
+      *add("reload", "reload a model at one server after the other; stop and go back at an error");
   fleet::ReloadOptions renewal;
-  reload.add_option("--model", renewal.model, "that is loaded anew")->type_name("NAME")->required();
+  reload.add_option("--model", renewal.model, "the model to reload")->type_name("NAME")->required();
   reload
       .add_option("--watch-seconds", renewal.watch_s,
-                  "that a server is watched after its load, before the next one's [10]")
+                  "how long to watch a server after its load, before the next load [10]")
       ->check(CLI::Range(0.0, 86400.0));
   reload
       .add_option("--more-errors", renewal.more_errors,
-                  "percent of the requests that may fail beyond those that failed before [1]")
+                  "percent of requests that may fail in addition to those before [1]")
       ->check(CLI::Range(0.0, 100.0));
-  reload.add_option("--load-seconds", renewal.load_s, "that one load may take [300]")
+  reload.add_option("--load-seconds", renewal.load_s, "how long one load may take [300]")
       ->check(CLI::Range(1.0, 86400.0));
 
-  CLI::App& envoy = *add("envoy", "write a configuration of Envoy as the front of the servers");
+  CLI::App& envoy = *add("envoy", "write a configuration for an Envoy in front of the servers");
   EnvoyCommandOptions made;
-  envoy.add_option("--output", made.output, "that it is written to; without it, it is printed")
+  envoy.add_option("--output", made.output, "the file to write; without it, the configuration is printed")
       ->type_name("FILE");
   envoy
       .add_option("--xds-folder", made.xds_folder,
-                  "that it is written to as files that Envoy reads again when they change")
+                  "the folder to write, as files that Envoy reloads when they change")
       ->type_name("DIR")
       ->excludes("--output");
-  envoy.add_option("--listen-grpc", made.envoy.listen_grpc, "for clients of gRPC [0.0.0.0:8001]")
+  envoy.add_option("--listen-grpc", made.envoy.listen_grpc, "for gRPC clients [0.0.0.0:8001]")
       ->type_name("ADDRESS:PORT");
-  envoy.add_option("--listen-http", made.envoy.listen_http, "for clients of HTTP [0.0.0.0:8000]")
+  envoy.add_option("--listen-http", made.envoy.listen_http, "for HTTP clients [0.0.0.0:8000]")
       ->type_name("ADDRESS:PORT");
   envoy.add_option("--admin", made.envoy.admin, "Envoy's own page [127.0.0.1:9901]")
       ->type_name("ADDRESS:PORT");
-  envoy.add_option("--cert", made.envoy.cert_file, "with the certificate that clients are shown")
-      ->type_name("FILE");
-  envoy.add_option("--key", made.envoy.key_file, "with its private key")->type_name("FILE");
+  envoy.add_option("--cert", made.envoy.cert_file, "the certificate for clients")->type_name("FILE");
+  envoy.add_option("--key", made.envoy.key_file, "its private key")->type_name("FILE");
   envoy
-      .add_option("--hash-header", made.envoy.hash_headers,
-                  "a header whose requests all go to one server, beside braid-sequence-id; repeatable")
+      .add_option(
+          "--hash-header", made.envoy.hash_headers,
+          "a header whose requests all go to one server, in addition to braid-sequence-id; repeatable")
       ->type_name("NAME");
   envoy
       .add_option("--session-header", made.envoy.session_header,
-                  "the header by which clients are told their server, and stay there")
+                  "the header that tells clients their server, so that they stay there")
       ->type_name("NAME");
   envoy.add_flag("--lift-sequence-ids", made.envoy.lift_sequence_ids,
-                 "read the sequence out of bodies where the header is missing");
+                 "read the sequence from the body if the header is missing");
   envoy
       .add_option("--sequence-models", made.sequence_models,
-                  "those with sequences, with commas between, or none; the servers are then not asked")
+                  "the models with sequences, separated by commas, or none; the servers are then not asked")
       ->type_name("NAMES")
       ->delimiter(',');
   envoy
       .add_option("--buffer-bytes", made.envoy.buffer_bytes,
-                  "of a request that are kept, to send it again or to read its sequence [4194304]")
+                  "bytes of a request to keep, to send it again or to read its sequence [4194304]")
       ->check(CLI::Range(uint32_t{1} << 16, uint32_t{1} << 30));
   try {
     app.parse(argc - 1, argv + 1);

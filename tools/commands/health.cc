@@ -25,12 +25,10 @@ constexpr int64_t kMostTimeoutSeconds = 3600;
 constexpr std::string_view kHealthHelp =
     "usage: braid health [OPTION...] [URL]\n"
     "\n"
-    "Asks a running server whether it is ready. URL is http://HOST:PORT or https://HOST:PORT, of the port "
-    "for\n"
-    "HTTP or of that for metrics [http://127.0.0.1:8000]. The exit code is 0 when it is ready, and 1 "
-    "otherwise.\n"
+    "Asks a running server whether it is ready. URL is http://HOST:PORT or https://HOST:PORT, with the port\n"
+    "for HTTP or metrics [http://127.0.0.1:8000]. The exit code is 0 if it is ready, and 1 otherwise.\n"
     "\n"
-    "  --live                          Ask whether it lives, not whether its models are ready\n"
+    "  --live                          Ask whether it is alive, not whether its models are ready\n"
     "  --timeout SECONDS               How long the answer may take [5]\n"
     "  --help                          Print this\n";
 
@@ -44,7 +42,7 @@ int Misused(std::string_view message) {
 
 Result<ServerUrl> ParseServerUrl(std::string_view text) {
   const auto refused = [whole = std::string(text)] {
-    return InvalidArgumentError(fmt::format("'{}' is not of the form http://HOST:PORT", whole));
+    return InvalidArgumentError(fmt::format("'{}' must have the form http://HOST:PORT", whole));
   };
   ServerUrl url;
   url.tls = text.starts_with("https://");
@@ -131,7 +129,7 @@ int RunHealth(int argc, const char* const* argv) {
     if (word == "--live") {
       path = kLivePath;
     } else if (word == "--timeout" || word.starts_with("--timeout=")) {
-      if (word == "--timeout" && ++i == argc) return Misused("--timeout: a number of seconds must follow");
+      if (word == "--timeout" && ++i == argc) return Misused("--timeout needs a number of seconds");
       const std::string_view value = word == "--timeout" ? argv[i] : word.substr(word.find('=') + 1);
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
       if (error != std::errc() || end != value.data() + value.size() || seconds < 1 ||
@@ -142,7 +140,7 @@ int RunHealth(int argc, const char* const* argv) {
     } else if (word.starts_with('-')) {
       return Misused(fmt::format("unknown option '{}'", word));
     } else if (given) {
-      return Misused(fmt::format("one URL is asked at a time; '{}' is a second one", word));
+      return Misused(fmt::format("only one URL is allowed; '{}' is a second one", word));
     } else {
       given = word;
     }

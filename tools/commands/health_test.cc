@@ -23,7 +23,7 @@ TEST(ServerUrl, HasAHostAPortAndAScheme) {
 TEST(ServerUrl, RefusesWhatIsNone) {
   for (const char* text : {"", "http://", "ftp://host:1", "host:", "host:0", "host:65536", "host:8000x",
                            "::1", "http://host:8000/v2", "user@host:1", "a b:1"}) {
-    EXPECT_EQ(Read(text), "'" + std::string(text) + "' is not of the form http://HOST:PORT");
+    EXPECT_EQ(Read(text), "'" + std::string(text) + "' must have the form http://HOST:PORT");
   }
 }
 

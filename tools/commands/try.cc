@@ -124,8 +124,8 @@ Result<load::Tensor> NpyTensor(const load::ModelInfo& model, const load::TensorI
                                const std::string& bytes) {
   BRAID_ASSIGN_OR_RETURN(load::Tensor tensor, load::ReadNpy(bytes));
   if (!info.datatype.empty() && tensor.datatype != info.datatype) {
-    return InvalidArgumentError("it has elements of " + tensor.datatype + ", and input " + info.name +
-                                " of " + info.datatype);
+    return InvalidArgumentError("it has elements of " + tensor.datatype + ", but input " + info.name +
+                                " needs " + info.datatype);
   }
   tensor.name = info.name;
   if (load::HasBatches(model) && tensor.shape.size() + 1 == info.shape.size()) {
@@ -140,7 +140,7 @@ Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::Tensor
   BRAID_ASSIGN_OR_RETURN(std::string bytes, load::ReadFile(path));
   if (path.ends_with(".json")) {
     const Json value = ParseJson(bytes);
-    if (value.is_discarded()) return InvalidArgumentError("it holds no JSON");
+    if (value.is_discarded()) return InvalidArgumentError("it is not valid JSON");
     return load::TensorFromJson(model, info, options, value);
   }
   if (path.ends_with(".npy")) return NpyTensor(model, info, bytes);
@@ -155,8 +155,9 @@ Result<load::Tensor> FileTensor(const load::ModelInfo& model, const load::Tensor
     if (load::HasBatches(model)) tensor->shape.insert(tensor->shape.begin(), 1);
     return tensor;
   }
-  return tensor.status().WithPrefix("it is not an image, a .npy or a text of numbers, and as bytes of " +
-                                    info.datatype + " does not fit: ");
+  return tensor.status().WithPrefix(
+      "it is not an image, a .npy file or a list of numbers, and does not fit as bytes of " + info.datatype +
+      ": ");
 }
 
 // Reads the part behind NAME=: a JSON value, text, or @FILE.
@@ -195,14 +196,14 @@ Result<std::vector<load::DataStep>> ReadSteps(const TryOptions& options, const l
   for (const std::string& text : options.data) {
     if (text.starts_with('@')) {
       if (options.data.size() > 1)
-        return InvalidArgumentError("-d @FILE gives all inputs; leave other -d out");
+        return InvalidArgumentError("-d @FILE sets all inputs; remove the other -d");
       BRAID_ASSIGN_OR_RETURN(const std::string file, load::ReadFile(text.substr(1)));
       BRAID_ASSIGN_OR_RETURN(load::DataSet set, load::ReadDataFile(model, made, file, text.substr(1)));
       return std::move(set.streams.front());
     }
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return InvalidArgumentError("-d '" + text + "': it looks like NAME=VALUE, NAME=@FILE or @FILE.json");
+      return InvalidArgumentError("-d '" + text + "': expected NAME=VALUE, NAME=@FILE or @FILE.json");
     }
     const std::string name = text.substr(0, equals);
     const auto info = std::ranges::find(model.inputs, name, &load::TensorInfo::name);
@@ -347,11 +348,10 @@ int Try(const TryOptions& options) {
   if (!headers.ok()) return Refuse(headers.status(), kWrongUse);
   const load::Protocol protocol = options.connect.protocol_kind();
   if (protocol == load::Protocol::kHttp && options.stream) {
-    return Refuse(InvalidArgumentError("--stream goes over gRPC: add -i grpc, and its port to -u"),
-                  kWrongUse);
+    return Refuse(InvalidArgumentError("--stream needs gRPC: add -i grpc, and its port to -u"), kWrongUse);
   }
   if (protocol == load::Protocol::kGrpc && options.curl) {
-    return Refuse(InvalidArgumentError("--curl is for HTTP: leave -i grpc out"), kWrongUse);
+    return Refuse(InvalidArgumentError("--curl needs HTTP: remove -i grpc"), kWrongUse);
   }
   load::Client client(protocol, *dialer, *headers, options.connect.timeout_s);
   Result<load::ModelInfo> model = client.Model(options.model, options.version);
@@ -362,10 +362,10 @@ int Try(const TryOptions& options) {
   }
   const bool stream = options.stream || (model->decoupled && protocol == load::Protocol::kGrpc);
   if (model->decoupled && protocol == load::Protocol::kHttp && !options.curl) {
-    return Refuse(InvalidArgumentError(
-                      "model " + model->name +
-                      " is decoupled: it answers any number of times, which goes over gRPC: add -i grpc"),
-                  kFailed);
+    return Refuse(
+        InvalidArgumentError("model " + model->name +
+                             " is decoupled: it answers any number of times, which needs gRPC: add -i grpc"),
+        kFailed);
   }
   Result<std::vector<load::DataStep>> steps = ReadSteps(options, *model);
   if (!steps.ok()) return Refuse(steps.status(), kWrongUse);
@@ -451,12 +451,12 @@ int Try(const TryOptions& options) {
 
 int RunTry(int argc, const char* const* argv) {
   TryOptions options;
-  CLI::App app("Sends a request to a model of a running server, and shows what it answers.", "braid try");
+  CLI::App app("Sends a request to a model of a running server, and shows the answer.", "braid try");
   app.footer(kFooter);
   app.add_option("MODEL", options.model, "name of the model")->required();
   options.connect.AddTo(app);
   app.add_option("-x,--model-version", options.version,
-                 "version of the model; without it the server chooses");
+                 "version of the model; by default, the server chooses");
   app.add_option(
       "-d,--data", options.data,
       "NAME=VALUE: JSON, or text for BYTES. NAME=@FILE: .json, .npy, an image, numbers as text or bytes; "
@@ -465,23 +465,22 @@ int RunTry(int argc, const char* const* argv) {
   app.add_option("--shape", options.shapes,
                  "NAME:1,2: the shape of an input that the metadata leaves open, without the batch");
   app.add_option("--datatype", options.datatypes,
-                 "NAME:FP32: the datatype of an input that the metadata leaves open, as that of a graph");
+                 "NAME:FP32: the datatype of an input that the metadata leaves open, such as a graph's");
   app.add_option("-b,--batch", options.batch, "samples in the request")->check(CLI::Range(1, 1 << 20));
-  app.add_flag("--zero", options.zero, "zeros in place of values at random");
-  app.add_option("--seed", options.seed, "another seed gives other values");
-  app.add_option("-o,--output", options.outputs, "an output to ask for; without it all; repeatable");
+  app.add_flag("--zero", options.zero, "zeros instead of random values");
+  app.add_option("--seed", options.seed, "seed of the random values");
+  app.add_option("-o,--output", options.outputs, "an output to request; by default, all; repeatable");
   app.add_option("-p,--request-parameter", options.parameters, "NAME=VALUE of the request; repeatable");
   app.add_option("--id", options.id, "id of the request");
-  app.add_option("--sequence-id", options.sequence_id, "the request is one of a sequence")->default_str("1");
+  app.add_option("--sequence-id", options.sequence_id, "id of the sequence of the request")->default_str("1");
   app.add_option("--steps,--sequence-length", options.steps,
-                 "so many requests, as one sequence from its start to its end")
+                 "number of requests, as one sequence from its start to its end")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_flag("--stream", options.stream,
-               "over gRPC's ModelStreamInfer; decoupled models are asked so by themselves");
+  app.add_flag("--stream", options.stream, "use gRPC's ModelStreamInfer; automatic for decoupled models");
   app.add_flag("--json", options.json, "print each response as one line of JSON");
   app.add_flag("--raw", options.raw, "print the bytes of the outputs and nothing else");
   app.add_flag("--all", options.all, "print all elements");
-  app.add_flag("--curl", options.curl, "print the same request for curl, and send nothing")
+  app.add_flag("--curl", options.curl, "print the request as a curl command, and send nothing")
       ->excludes("--json", "--raw");
   app.get_option("--json")->excludes("--raw");
   try {

@@ -79,7 +79,7 @@ Result<std::vector<Endpoint>> ParseEndpoints(std::string_view text) {
   for (const std::string_view part : Split(text, ',')) {
     BRAID_ASSIGN_OR_RETURN(endpoints.emplace_back(), ParseEndpoint(part));
     if (!names.insert(endpoints.back().name()).second) {
-      return InvalidArgumentError(fmt::format("{} is named twice", endpoints.back().name()));
+      return InvalidArgumentError(fmt::format("duplicate endpoint {}", endpoints.back().name()));
     }
   }
   return endpoints;

@@ -27,7 +27,7 @@ TEST(Endpoint, RefusesWhatIsNone) {
 
 TEST(Endpoint, IsNamedOnceInAList) {
   EXPECT_THAT(*ParseEndpoints("a:2:1,b:2:1"), ElementsAre(Endpoint{"a", 1, 2, 0}, Endpoint{"b", 1, 2, 0}));
-  EXPECT_EQ(ParseEndpoints("a:2:1,b,a:3:1").status().message(), "a:1 is named twice");
+  EXPECT_EQ(ParseEndpoints("a:2:1,b,a:3:1").status().message(), "duplicate endpoint a:1");
   EXPECT_FALSE(ParseEndpoints("a,,b").ok());
 }
 

@@ -58,9 +58,9 @@ Json UpstreamValues(const Upstream& upstream) {
 }
 
 Json SequenceModelValues(const std::string& model) {
-  const std::string refusal = fmt::format(
-      "'{}' has sequences: its requests name theirs in the header {}, so that they all reach one server",
-      model, kSequenceHeader);
+  const std::string refusal =
+      fmt::format("'{}' has sequences: requests must name theirs in the header {}, to reach one server",
+                  model, kSequenceHeader);
   return {{"path", load::PathPart(model)}, {"refusal", DumpJson(Json{{"error", refusal}})}};
 }
 

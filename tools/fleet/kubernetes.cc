@@ -27,8 +27,7 @@ bool IsLabel(std::string_view name) {
 Result<std::string> Variable(const char* name) {
   const char* const value = std::getenv(name);
   if (value != nullptr && *value != 0) return std::string(value);
-  return UnavailableError(
-      fmt::format("kubernetes:// is for processes in a pod: the environment has no {}", name));
+  return UnavailableError(fmt::format("kubernetes:// works only in a pod: the environment has no {}", name));
 }
 
 std::string AccountFolder() {
@@ -120,7 +119,7 @@ Result<std::vector<Endpoint>> Read(const Json& list, const KubernetesService& se
       }
       if (ports.http == 0) {
         return UnavailableError(
-            fmt::format("the Service {} has no port with the name http; say which ports are meant: "
+            fmt::format("the Service {} has no port named http; name the ports: "
                         "kubernetes://{}:8001:8000:8002",
                         service.path(), service.path()));
       }
@@ -133,11 +132,11 @@ Result<std::vector<Endpoint>> Read(const Json& list, const KubernetesService& se
     }
   }
   if (slices.empty()) {
-    return UnavailableError(fmt::format("there are no EndpointSlices of a Service {}", service.path()));
+    return UnavailableError(fmt::format("no EndpointSlices of a Service {} found", service.path()));
   }
   if (found.empty()) {
-    return UnavailableError(fmt::format("the Service {} has no endpoint that is ready; there are {} others",
-                                        service.path(), others));
+    return UnavailableError(
+        fmt::format("the Service {} has no ready endpoint; there are {} others", service.path(), others));
   }
   std::vector<Endpoint> replicas;
   for (auto& [name, endpoint] : found) replicas.push_back(std::move(endpoint));
@@ -149,8 +148,8 @@ Result<std::vector<Endpoint>> Read(const Json& list, const KubernetesService& se
 Result<KubernetesService> ParseKubernetesService(std::string_view text) {
   constexpr std::string_view kTerminating = "?terminating=true";
   const Status refused =
-      InvalidArgumentError(fmt::format("'kubernetes://{}': it looks like kubernetes://NAMESPACE/SERVICE. "
-                                       "Without NAMESPACE/ it is the pod's. Ports follow as in an "
+      InvalidArgumentError(fmt::format("'kubernetes://{}': expected kubernetes://NAMESPACE/SERVICE. "
+                                       "NAMESPACE/ defaults to the pod's. Ports follow as in an "
                                        "endpoint; {} adds terminating pods",
                                        text, kTerminating));
   KubernetesService service;
@@ -172,7 +171,7 @@ Result<std::vector<Endpoint>> ReadEndpointSlices(std::string_view json, const Ku
   try {
     return Read(ParseJson(json), service);
   } catch (const Json::exception&) {
-    return UnavailableError("Kubernetes' API server gives no list of EndpointSlices");
+    return UnavailableError("the Kubernetes API server returned no list of EndpointSlices");
   }
 }
 
@@ -181,8 +180,7 @@ Result<std::vector<Endpoint>> AskKubernetes(const KubernetesService& named) {
   KubernetesService service = named;
   if (service.space.empty()) {
     BRAID_ASSIGN_OR_RETURN(service.space, ReadOfAccount(AccountFolder() + "/namespace"));
-    if (!IsLabel(service.space))
-      return UnavailableError(AccountFolder() + "/namespace has no name of a namespace");
+    if (!IsLabel(service.space)) return UnavailableError(AccountFolder() + "/namespace has no valid name");
   }
   const Result<std::string> answer =
       client.AskHttp("GET", fmt::format("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
@@ -190,9 +188,8 @@ Result<std::vector<Endpoint>> AskKubernetes(const KubernetesService& named) {
                                         service.space, service.name));
   if (!answer.ok()) {
     return UnavailableError(
-        fmt::format("Kubernetes' API server does not give the EndpointSlices of the Service {}, which the "
-                    "pod's service account needs the right "
-                    "to list: {}",
+        fmt::format("cannot list the EndpointSlices of the Service {}; the pod's service account needs the "
+                    "right to do so: {}",
                     service.path(), answer.status().message()));
   }
   return ReadEndpointSlices(*answer, service);

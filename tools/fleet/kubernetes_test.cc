@@ -36,7 +36,7 @@ TEST(KubernetesService, IsNamedWithWhatIsWantedOfIt) {
   for (const char* text : {"", "/braid", "a/b/c", "models/", "Models/braid", "models/braid?x",
                            "models/braid:0", "../braid", "models/a%2f", "models/[::1]:8000"}) {
     EXPECT_THAT(ParseKubernetesService(text).status().message(),
-                HasSubstr("it looks like kubernetes://NAMESPACE/SERVICE"))
+                HasSubstr("expected kubernetes://NAMESPACE/SERVICE"))
         << text;
   }
 }
@@ -65,16 +65,16 @@ TEST(EndpointSlices, SayWhatIsMissing) {
   const auto fault = [](std::string_view json) {
     return ReadEndpointSlices(json, Service("m/s")).status().message();
   };
-  EXPECT_EQ(fault(R"({"items": []})"), "there are no EndpointSlices of a Service m/s");
+  EXPECT_EQ(fault(R"({"items": []})"), "no EndpointSlices of a Service m/s found");
   EXPECT_EQ(fault(R"({"items": [{"endpoints": [{"addresses": ["a"], "conditions": {"ready": false}}]}]})"),
-            "the Service m/s has no endpoint that is ready; there are 1 others");
+            "the Service m/s has no ready endpoint; there are 1 others");
   EXPECT_EQ(fault(R"({"items": [{"ports": [{"name": "http"}], "endpoints": [{"addresses": ["a"]}]}]})"),
-            "the Service m/s has no port with the name http; say which ports are meant: "
+            "the Service m/s has no port named http; name the ports: "
             "kubernetes://m/s:8001:8000:8002");
   for (const char* json :
        {"", "[]", "{}", R"({"items": 1})", R"({"items": [1]})", R"({"items": [{"endpoints": [1]}]})",
         R"({"items": [{"ports": [{"name": "http", "port": 1}], "endpoints": [{"addresses": []}]}]})"}) {
-    EXPECT_EQ(fault(json), "Kubernetes' API server gives no list of EndpointSlices") << json;
+    EXPECT_EQ(fault(json), "the Kubernetes API server returned no list of EndpointSlices") << json;
   }
 }
 

@@ -84,8 +84,8 @@ class Reload {
   static Result<ModelView> Judge(const Replica& replica, const std::string& name) {
     if (!replica.answer.ok()) return replica.answer.WithPrefix("it does not answer: ");
     const ModelView* const model = replica.Find(name);
-    if (model == nullptr || !model->ready()) return UnavailableError("the model is not ready any more");
-    if (!replica.ready) return UnavailableError("it is not ready any more");
+    if (model == nullptr || !model->ready()) return UnavailableError("the model is no longer ready");
+    if (!replica.ready) return UnavailableError("it is no longer ready");
     return *model;
   }
 
@@ -139,8 +139,7 @@ class Reload {
 
   // Whether a load that timed out, but still runs, ends within the same time again.
   bool EndsLate(Place& place) const {
-    Say(place, fmt::format("the load is not answered after {:g} s; it is looked at for as long again",
-                           options_.load_s));
+    Say(place, fmt::format("no answer to the load after {:g} s; waiting as long again", options_.load_s));
     const int64_t deadline_ns = FromNow(options_.load_s);
     for (;;) {
       Result<ModelView> now = LookWhenSettled(place);
@@ -186,25 +185,19 @@ class Reload {
       }
       const WayBack way = WayBackOf(place.before, place.after);
       if (way == WayBack::kNone) {
-        Say(place,
-            fmt::format(
-                "cannot be taken back: version {} and its configuration are as before, so its files were "
-                "replaced, and the server has no others; put the old ones back and reload",
-                VersionText(place.before)));
+        Say(place, fmt::format("cannot go back: version {} and its configuration are unchanged, so its files "
+                               "were replaced; put the old files back and reload",
+                               VersionText(place.before)));
         continue;
       }
       Status status = Load(place, LoadBody(place.before, way));
       if (status.ok()) status = CheckBack(place);
-      Say(place,
-          status.ok()
-              ? fmt::format(
-                    "went back to version {}, by a configuration given with the load; the next load uses the "
-                    "files on disk again",
-                    VersionText(place.before))
-              : "could not be taken back: " + status.message());
+      Say(place, status.ok() ? fmt::format("went back to version {} by a configuration in the load; the next "
+                                           "load uses the files on disk again",
+                                           VersionText(place.before))
+                             : "failed to go back: " + status.message());
       if (status.ok() && way == WayBack::kConfig) {
-        Say(place,
-            "its configuration is the one before; if files of that version were replaced too, those stay");
+        Say(place, "its previous configuration is restored; replaced files of that version are not");
       }
     }
   }

@@ -84,7 +84,7 @@ double NumberOf(std::string_view text) {
 
 Status AskAll(load::Client& client, const Asking& asking, Replica& replica) {
   const auto late = [&asking] { return SteadyNowNs() > asking.deadline_ns; };
-  const Status gave_up = UnavailableError("it was not asked everything in time");
+  const Status gave_up = UnavailableError("not all queries ended in time");
   if (late()) return gave_up;
   BRAID_ASSIGN_OR_RETURN(const std::string index, client.AskHttp("POST", "/v2/repository/index", "{}"));
   BRAID_RETURN_IF_ERROR(ReadIndex(index, replica.models));
@@ -124,7 +124,7 @@ std::string Sides(const std::map<std::string, std::vector<std::string>>& sides) 
 }
 
 std::string VersionsText(const ModelView* model) {
-  if (model == nullptr) return "not there";
+  if (model == nullptr) return "missing";
   std::string text;
   for (const VersionView& version : model->versions) {
     if (!text.empty()) text += ", ";

@@ -89,7 +89,7 @@ TEST(Differences, AreNamedWithTheirReplicas) {
       ElementsAre(
           FieldsAre("", "the server is braid 1 at a:1, b:1; braid 2 at c:1"),
           FieldsAre("m",
-                    "model m: not there at c:1; version 1 at a:1; version 1, version 2 UNAVAILABLE at b:1"),
+                    "model m: missing at c:1; version 1 at a:1; version 1, version 2 UNAVAILABLE at b:1"),
           FieldsAre("m", "model m: its max_batch_size is 4 at b:1; 8 at a:1")));
   EXPECT_EQ(StatusJson(all)["models"][0]["differs"], true);
   EXPECT_EQ(StatusJson({At("a", {one}), At("b", {one})})["models"][0]["differs"], false);
@@ -141,7 +141,7 @@ TEST(Replica, AreAllLookedAtInTheirOrder) {
 TEST(Replica, IsNotAskedWhenTheTimeIsOver) {
   Asking asking;
   asking.deadline_ns = 1;
-  EXPECT_EQ(LookAt({"127.0.0.1", 1, 0, 0}, asking).answer.message(), "it was not asked everything in time");
+  EXPECT_EQ(LookAt({"127.0.0.1", 1, 0, 0}, asking).answer.message(), "not all queries ended in time");
 }
 
 TEST(Replica, ThatDoesNotAnswerSaysWhy) {

@@ -65,7 +65,7 @@ Status Calls::Encode(const PyRequest& request, CallMessage& message) {
     TensorMessage& input = inner.inputs.emplace_back();
     if (!tensor.name || !TextOf(tensor.name.get(), input.name)) {
       PyErr_Clear();
-      return InvalidArgumentError("the name of an input cannot be written as UTF-8");
+      return InvalidArgumentError("the name of an input is not valid UTF-8");
     }
     input.type = tensor.type;
     input.shape = tensor.shape;

@@ -76,8 +76,7 @@ void Connection::Watch(Alone alone) {
 
 Status Connection::CheckOpen() const {
   if (forked_) {
-    return UnsupportedError(
-        "This is a process that was forked from the model's, which cannot talk to the server.");
+    return UnsupportedError("This process was forked from the model's process and cannot call the server.");
   }
   return closed_ ? UnavailableError("The model is being unloaded.") : OkStatus();
 }
@@ -99,7 +98,7 @@ Result<std::shared_ptr<Segment>> Connection::FindSegment(const MemoryHandle& han
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
   if (!segment) segment = segments_.WaitFor(handle.segment, kSegmentWaitNs);
   if (!segment || !segment->Contains(handle.offset, handle.size)) {
-    return InvalidArgumentError("an input lies in memory that the server has not handed over");
+    return InvalidArgumentError("an input is in memory that the server did not share");
   }
   return segment;
 }
@@ -116,7 +115,7 @@ Result<std::shared_ptr<Lending>> Connection::Borrow(const TensorMessage& tensor)
 Result<std::shared_ptr<DeviceLending>> Connection::BorrowOnDevice(const TensorMessage& tensor) {
   BRAID_ASSIGN_OR_RETURN(const auto segment, FindSegment(tensor.handle));
   const auto map = [&]() -> Result<std::shared_ptr<DeviceMemory>> {
-    if (!segment->on_device()) return InvalidArgumentError("an input lies on no GPU");
+    if (!segment->on_device()) return InvalidArgumentError("an input is not on a GPU");
     if (const auto known = mapped_.find(segment->id()); known != mapped_.end()) return known->second;
     BRAID_ASSIGN_OR_RETURN(auto context, DeviceNamed(segment->gpu()));
     BRAID_ASSIGN_OR_RETURN(auto memory,
@@ -160,7 +159,7 @@ Result<Buffer> Connection::TakeBack(const MemoryHandle& handle) {
       return part;
     }
   }
-  return InvalidArgumentError("an input lies in memory that was not lent to the server");
+  return InvalidArgumentError("an input is in memory that was not lent to the server");
 }
 
 Status Connection::Place(std::span<const std::byte> bytes, TensorMessage& tensor) {

@@ -84,9 +84,9 @@ bool TakeCudaArray(PyObject* source, PyTensor& tensor) {
   Shape strides;
   if (!TakeNumbers(Entry(facts.get(), "shape"), shape)) return Fail("it has no 'shape'");
   const DataType type = TypeOfText(Entry(facts.get(), "typestr"));
-  if (type == DataType::kInvalid) return Fail("its 'typestr' is not a type of tensors");
+  if (type == DataType::kInvalid) return Fail("its 'typestr' is not a tensor type");
   const auto size = ByteSize(type, shape);
-  if (!size) return Fail("it has an impossible shape " + ShapeToString(shape));
+  if (!size) return Fail("it has an invalid shape " + ShapeToString(shape));
   if (PyObject* given = Entry(facts.get(), "strides");
       given != nullptr &&
       (!TakeNumbers(given, strides) || (*size > 0 && !IsContiguous(shape, strides, ElementSize(type)))))

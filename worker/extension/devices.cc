@@ -32,7 +32,7 @@ Result<std::shared_ptr<CudaContext>> DeviceNamed(const GpuUuid& uuid) {
   const auto found = known.find(uuid);
   if (found == known.end())
     return NotFoundError(
-        "a tensor lies on a GPU that this model's process does not see (CUDA_VISIBLE_DEVICES)");
+        "a tensor is on a GPU that this model's process cannot access (CUDA_VISIBLE_DEVICES)");
   return DeviceOf(found->second);
 }
 

@@ -225,7 +225,7 @@ bool TakeDlpack(PyObject* source, PyTensor& tensor) {
   for (int32_t i = 0; i < in.ndim; ++i) shape.push_back(in.shape[i]);
   const auto size = ByteSize(type, shape);
   if (!size) {
-    RaiseModelException("DLPack tensor has an impossible shape " + ShapeToString(shape) + ".");
+    RaiseModelException("DLPack tensor has an invalid shape " + ShapeToString(shape) + ".");
     return false;
   }
   // Strides of an empty tensor are irrelevant, and differ between producers.

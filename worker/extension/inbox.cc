@@ -61,7 +61,7 @@ Inbox::Outcome Inbox::ReceiveLocked(std::unique_lock<std::mutex>& lock, std::vec
   lock.unlock();
   const Channel::Outcome outcome = channel_.Receive(message, timeout_ns);
   lock.lock();
-  if (outcome == Channel::Outcome::kCorrupted) BreakLocked("the ring of messages makes no sense");
+  if (outcome == Channel::Outcome::kCorrupted) BreakLocked("the message ring is corrupt");
   return outcome == Channel::Outcome::kMessage ? Outcome::kReady : Outcome::kTimeout;
 }
 

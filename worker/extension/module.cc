@@ -45,7 +45,7 @@ PyObject* Connect(PyObject*, PyObject* args) {
   }
   Channel::WorkerEnd end{UniqueFd(memory), UniqueFd(socket), UniqueFd(wake)};
   if (State().worker != nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "there is a channel already");
+    PyErr_SetString(PyExc_RuntimeError, "the channel already exists");
     return nullptr;
   }
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
@@ -395,27 +395,24 @@ PyMethodDef functions[] = {
     {"set_loop", SetLoop, METH_O, "set_loop(loop): the model's event loop, which polls wake_fd()."},
     {"instance_name", InstanceName, METH_NOARGS, "The name of the model's instance."},
     {"wake_fd", WakeFd, METH_NOARGS, "The descriptor that is readable when the server wakes an event loop."},
-    {"on_wake", OnWake, METH_NOARGS, "To be called by the model's loop when wake_fd() is readable."},
+    {"on_wake", OnWake, METH_NOARGS, "The model's loop calls it when wake_fd() is readable."},
     {"on_timer", OnTimer, METH_NOARGS,
-     "To be called by the model's loop as set_timer() of the host was told."},
+     "The model's loop calls it at the time given to the host's set_timer()."},
     {"on_first_steps", OnFirstSteps, METH_NOARGS, "The tasks of new executions have made their first steps."},
     {"on_turn_done", OnTurnDone, METH_O, "The task of an execution is done."},
     {"cancel_call", CancelCall, METH_O, "cancel_call(id): the call's future was abandoned."},
     {"report_readiness", ReportReadiness, METH_VARARGS,
      "report_readiness(check, ready, reason): reports the result of is_ready()."},
     {"ask", WithKeywords(Ask), METH_VARARGS | METH_KEYWORDS,
-     "ask(topic, text, attachments=None, wait=True): asks the server something. Returns the text of its "
-     "answer, "
-     "or None without waiting for one; raises TritonModelException with the server's text. Any thread."},
+     "ask(topic, text, attachments=None, wait=True): sends a question to the server. Returns the text of its "
+     "answer, or None if wait is false; raises TritonModelException with the server's text. Any thread."},
     {"log", Log, METH_VARARGS, "log(level, file, line, text): a line in the server's log."},
     {"text_argument", TakeTextArgument, METH_VARARGS,
-     "text_argument(text, argument): the str of a text that user code gives as `argument`: a str, or bytes "
-     "with its "
-     "UTF-8. Raises TypeError and ValueError, which name the argument."},
+     "text_argument(text, argument): returns the `text` of user code, a str or UTF-8 bytes, as a str. A "
+     "TypeError or ValueError names the `argument`."},
     {"without_paths", TextWithoutPaths, METH_VARARGS,
-     "without_paths(text, roots): the text with the paths of this machine relative to the first root that "
-     "they lie in; "
-     "by their last part when there is none."},
+     "without_paths(text, roots): the text with each path relative to the first root that contains it, or "
+     "else only its last part."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},

@@ -225,7 +225,7 @@ std::string NodeRunner::AddOutput(const NodeFacts& node, PyObject* item, Step& s
   if (found == node.outputs.end()) return named + " is not a valid node output";
   const NodeFacts::Output& output = found->second;
   if (output.loopback) return named + " is the stream of LOOPBACK, which the node cannot write to";
-  if (step.filled[output.place]) return named + " was given before, and a stream takes one at a time";
+  if (step.filled[output.place]) return named + " is a duplicate; a stream takes one at a time";
 
   NodeTensorMessage message;
   message.tensor.name = name;

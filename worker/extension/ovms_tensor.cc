@@ -80,7 +80,7 @@ bool TakeBuffer(OvmsTensor& tensor, PyObject* source) {
   const Py_buffer& view = held->view();
   tensor.format = view.format != nullptr ? view.format : "B";
   if (tensor.format == "O") {
-    PyErr_SetString(PyExc_TypeError, "the buffer of a Tensor must have bytes of its own, not Python objects");
+    PyErr_SetString(PyExc_TypeError, "the buffer of a Tensor must contain plain values, not Python objects");
     return false;
   }
   tensor.itemsize = static_cast<size_t>(view.itemsize);
@@ -140,7 +140,7 @@ bool RenameBuffer(PyObject* kwargs, Ref& renamed) {
     return true;
   }
   if (PyDict_GetItemString(kwargs, "data") != nullptr) {
-    PyErr_SetString(PyExc_TypeError, "Tensor() got both 'data' and 'buffer', which are names of the same");
+    PyErr_SetString(PyExc_TypeError, "Tensor() got both 'data' and 'buffer', which are the same argument");
     return false;
   }
   renamed = Ref::Steal(PyDict_Copy(kwargs));
@@ -263,11 +263,11 @@ PyObject* Repr(PyObject* self) {
 }
 
 PyGetSetDef attributes[] = {
-    {"name", GetName, nullptr, "The name: of the stream that it goes to or comes from.", nullptr},
+    {"name", GetName, nullptr, "The name of the stream that it goes to or comes from.", nullptr},
     {"shape", GetShape, nullptr, "A tuple of int: the one given to the constructor, or else the buffer's.",
      nullptr},
     {"datatype", GetDatatype, nullptr,
-     "A str: the one given to the constructor, or else of the buffer's format.", nullptr},
+     "A str: the one given to the constructor, or else from the buffer's format.", nullptr},
     {"data", GetData, nullptr, "A read-only memoryview of the buffer.", nullptr},
     {"size", GetSize, nullptr, "The buffer's size in bytes.", nullptr},
     {"ptr", GetPtr, nullptr, "The address of the data, as an opaque capsule.", nullptr},
@@ -286,8 +286,7 @@ PyType_Slot slots[] = {
      const_cast<char*>(
          "Tensor(name, data, shape=None, datatype=None)\n--\n\n"
          "A named, read-only view of `data`, any object with the buffer protocol ('buffer' is another "
-         "name of this argument). `shape` and `datatype` change what the attributes say, and never "
-         "the buffer.")},
+         "name of this argument). `shape` and `datatype` change only the attributes, never the buffer.")},
     {0, nullptr},
 };
 PyType_Spec spec = {"pyovms.Tensor", sizeof(Object<OvmsTensor>), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,

@@ -309,7 +309,7 @@ PyMethodDef methods[] = {
     {"timeout", Timeout, METH_NOARGS, "The time-out in microseconds; 0 for none."},
     {"parameters", Parameters, METH_NOARGS, "The parameters, as the JSON text of an object."},
     {"trace", Trace, METH_NOARGS, "The trace that the request belongs to."},
-    {"is_cancelled", IsCancelled, METH_NOARGS, "Whether the client has given the request up."},
+    {"is_cancelled", IsCancelled, METH_NOARGS, "Whether the client has cancelled the request."},
     {"get_response_sender", GetResponseSender, METH_NOARGS, "The sender of responses to this request."},
     {"set_release_flags", SetReleaseFlags, METH_O,
      "Sets whether the request ends, or is scheduled again, after execute."},

@@ -79,7 +79,7 @@ class OpenRequest {
   bool released_ = false;
   bool reschedules_ = false;
   const char* abandoned_because_ =
-      "the model let go of the request without a response: execute returned None for it, and its response "
+      "the model released the request without a response: execute returned None for it, and its response "
       "sender is gone.";
   bool done_ = false;
   bool was_cancelled_ = false;  // set with done_

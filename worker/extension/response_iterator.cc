@@ -67,7 +67,7 @@ PyObject* Cancel(PyObject* self, PyObject*) {
 
 PyMethodDef methods[] = {
     {"cancel", Cancel, METH_NOARGS,
-     "Ends the call; responses that it has brought already can still be read. Does nothing after the end."},
+     "Ends the call; responses that were received can still be read. Does nothing after the end."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot slots[] = {
@@ -75,7 +75,8 @@ PyType_Slot slots[] = {
     {Py_tp_iter, Slot(Iter)},
     {Py_tp_iternext, Slot(Next)},
     {Py_tp_methods, methods},
-    {Py_tp_doc, const_cast<char*>("The responses to a call, as they come; a new loop goes over them again.")},
+    {Py_tp_doc,
+     const_cast<char*>("The responses to a call, as they arrive; a new loop iterates over them again.")},
     {0, nullptr},
 };
 PyType_Spec spec = {"c_python_backend_utils.ResponseIterator", sizeof(Object<PyIterator>), 0,

@@ -57,7 +57,8 @@ PyObject* Send(PyObject* self, PyObject* args, PyObject* kwargs) {
   Worker& worker = open->worker();
   if (worker.forked()) {
     return RaiseModelException(
-        "Unable to send response. This process was forked from the model's, which alone can answer.");
+        "Unable to send response. This process was forked from the model's process; only that process can "
+        "answer.");
   }
   if (!has_response) {
     // If the model is not decoupled, the response has already ended the request.
@@ -83,7 +84,7 @@ PyObject* IsCancelled(PyObject* self, PyObject*) {
 PyMethodDef methods[] = {
     {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Send)), METH_VARARGS | METH_KEYWORDS,
      "send(response=None, flags=0): answers the request; any thread, also after execute has returned."},
-    {"is_cancelled", IsCancelled, METH_NOARGS, "Whether the client has given the request up."},
+    {"is_cancelled", IsCancelled, METH_NOARGS, "Whether the client has cancelled the request."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot slots[] = {

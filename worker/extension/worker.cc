@@ -314,7 +314,7 @@ void Worker::DoChores() {
   for (const auto& message : chores.housekeeping) {
     const bool good = TypeOf(message) == MessageType::kRelease ? connection_->HandleRelease(message)
                                                                : connection_->HandleRetireSegment(message);
-    if (!good) inbox_->Break("memory is given back that was not lent");
+    if (!good) inbox_->Break("the server returned memory that was not lent");
   }
   for (const auto& message : chores.discarded) calls_.Drop(message);
   for (const auto& exchange : chores.noticed) calls_.Complete(exchange);
@@ -369,7 +369,7 @@ Status Worker::PlaceFromDevice(PyObject* object, TensorMessage& message, std::ve
   Ref memory = Ref::Steal(NewOwnMemory(tensor.size, &bytes));
   if (!memory) {
     PyErr_Clear();
-    return UnavailableError("no memory for an output");
+    return UnavailableError("not enough memory for an output");
   }
   if (tensor.size > 0) BRAID_RETURN_IF_ERROR(copy({bytes, tensor.size, nullptr}));
   holds.push_back(std::move(memory));

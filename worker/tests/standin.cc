@@ -352,7 +352,7 @@ bool TakeBytes(Standin& standin, const TensorMessage& tensor, std::string& out) 
     standin.lent.erase(key);
     return true;
   }
-  Raise("an output lies in memory that was not lent");
+  Raise("an output is in memory that was not lent");
   return false;
 }
 

@@ -170,7 +170,7 @@ def test_what_a_decoupled_coroutine_raises_is_logged(model):
     # No object holds the request any more.
     ((_, response),) = responses(worker, 1)
     assert response["final"]
-    assert "the model let go of the request without a response" in response["error"]
+    assert "the model released the request without a response" in response["error"]
     (log,) = worker.logs
     assert log["level"] == 2
     assert "Traceback" in log["text"]

@@ -149,7 +149,7 @@ def test_requests_are_told_when_they_are_forgotten(model):
     assert list(responses) == [1]
     index, response = worker.response()
     assert (index, response["code"]) == (0, 2)
-    assert "let go of the request without a response" in response["error"]
+    assert "released the request without a response" in response["error"]
 
 
 def test_a_sender_that_is_dropped_fails_its_request(model):

@@ -155,7 +155,7 @@ NOT_OURS = "Unexpected Tensor found in the outputs. Tensor name: "
         ("[Tensor('out', b'1'), None]", UNEXPECTED + "Tensor. Received: NoneType", ["out"]),
         ("[Tensor('other', b'')]", NOT_OURS + "other is not a valid node output", []),
         ("[Tensor('out', b''), Tensor('in', b'')]", NOT_OURS + "in is not a valid node output", ["out"]),
-        ("[Tensor('out', b''), Tensor('out', b'')]", NOT_OURS + "out was given before", ["out"]),
+        ("[Tensor('out', b''), Tensor('out', b'')]", NOT_OURS + "out is a duplicate", ["out"]),
         ("[Tensor('loopback', b'')]", NOT_OURS + "loopback is not a valid node output", []),
         ("[Tensor('out', b'', (-1,))]", "ValueError: a tensor has the negative dimension -1", []),
         ("[Tensor('out', b'', [1] * 65)]", "ValueError: a tensor has 65 dimensions; at most 64 can be sent", []),

@@ -67,7 +67,7 @@ def test_the_buffer_has_two_keywords_and_a_place(make):
         (("n", b"", ("a",)), {}, "cannot be interpreted as an integer"),
         (("n", b"", (1.5,)), {}, "cannot be interpreted as an integer"),
         (("n", b"", None, 5), {}, "datatype must be str, not <class 'int'>"),
-        (("n",), {"data": b"", "buffer": b""}, "names of the same"),
+        (("n",), {"data": b"", "buffer": b""}, "are the same argument"),
         (("n", b""), {"buffer": b""}, "argument"),
         (("n", b""), {"other": 1}, "other"),
         (("n", np.array([object()])), {}, "not Python objects"),

@@ -160,7 +160,7 @@ function Replicas({ replicas }: { replicas: LiveReplica[] }) {
 function versionsAt(replica: FleetReplica, name: string): string {
   const versions = replica.models?.find((each) => each.name === name)?.versions;
   if (versions === undefined) {
-    return "not there";
+    return "missing";
   }
   const lacks = (state: string): string => (state === "READY" ? "" : state.toLowerCase() || "not loaded");
   return versions.map(({ version, state }) => `${version} ${lacks(state)}`.trim()).join(", ");

@@ -22,8 +22,7 @@ Tensor TargetTensor(const ImageTarget& target) {
 
 Result<ImageTarget> ReadTarget(const Tensor& tensor) {
   int64_t numbers[5];
-  if (tensor.data.size() != sizeof numbers)
-    return InvalidArgumentError("the target of an image cannot be read");
+  if (tensor.data.size() != sizeof numbers) return InvalidArgumentError("malformed image target");
   std::memcpy(numbers, tensor.data.data(), sizeof numbers);
   ImageTarget target;
   target.height = {numbers[0], numbers[1]};
@@ -89,20 +88,20 @@ Result<std::unique_ptr<DecodedImage>> IsolatedImageCodec::Decode(std::string_vie
     // A fault is an error of the image; other errors are the worker's.
     return outputs.status().fault() != Fault{} ? outputs.status() : failed(outputs.status().message());
   }
-  if (outputs->size() != 1) return failed("the worker gave no pixels");
+  if (outputs->size() != 1) return failed("the worker returned no pixels");
   Tensor& pixels = outputs->front();
   if (pixels.type != DataType::kUint8 || pixels.shape.size() != 3 || pixels.shape[2] != target.channels())
-    return failed("the worker gave no pixels");
+    return failed("the worker returned no pixels");
   const ImageSize size{pixels.shape[1], pixels.shape[0]};
   if (size.width <= 0 || size.height <= 0 || target.SizeFor(size) != size)
-    return failed("the worker gave pixels of another size");
+    return failed("the worker returned an image of the wrong size");
   return std::unique_ptr<DecodedImage>(std::make_unique<IsolatedImage>(std::move(pixels.data), size));
 }
 
 FunctionModel::Function ImageFunction(const std::string& library, BufferAllocator& memory) {
   return [codec = std::make_shared<OpenCvCodec>(library),
           &memory](const std::vector<Tensor>& inputs) -> Result<std::vector<Tensor>> {
-    if (inputs.size() != 2) return InvalidArgumentError("an image comes with its target");
+    if (inputs.size() != 2) return InvalidArgumentError("expected an image and its target");
     BRAID_ASSIGN_OR_RETURN(const ImageTarget target, ReadTarget(inputs[1]));
     BRAID_ASSIGN_OR_RETURN(const auto image, codec->Decode(inputs[0].data.text(), target, inputs[0].name));
     Tensor pixels{

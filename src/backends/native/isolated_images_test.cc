@@ -79,7 +79,7 @@ TEST_F(IsolatedImages, AWorkerThatDiesOrLiesFailsTheImage) {
   EXPECT_EQ(died.fault(), Fault::kInternalError);
   EXPECT_THAT(died.message(), HasSubstr("images cannot be decoded: Stub process 'images' is not healthy."));
   EXPECT_THAT(died.message(), HasSubstr(", image 7"));
-  EXPECT_THAT(Refusal("none").message(), HasSubstr("the worker gave no pixels, image 7"));
+  EXPECT_THAT(Refusal("none").message(), HasSubstr("the worker returned no pixels, image 7"));
   EXPECT_THAT(Refusal("size").message(), HasSubstr("images cannot be decoded: "));
 }
 

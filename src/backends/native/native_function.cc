@@ -80,8 +80,8 @@ Result<std::vector<Tensor>> NativeFunction::Call(std::vector<Tensor> inputs) {
     for (int returns = 0;; ++returns) {
       if (response.status = AwaitWorker(); !response.status.ok()) break;
       if (returns >= kMostReturns) {
-        response.status =
-            UnavailableError("its process has died " + std::to_string(returns) + " times before it began");
+        response.status = UnavailableError("its process died " + std::to_string(returns) +
+                                           " times before the call started");
         break;
       }
       execution->compute_start_ns = SteadyNowNs();

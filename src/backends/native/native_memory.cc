@@ -65,11 +65,11 @@ Result<Buffer> NativeMemory::Take(const TensorMessage& tensor) {
   const MemoryHandle& handle = tensor.handle;
   if (tensor.place == Place::kInline) return CopyToHeap(tensor.bytes);
   if (tensor.place == Place::kReceiverMemory)
-    return InvalidArgumentError("an input lies in memory of the worker's, which is not given back so");
+    return InvalidArgumentError("unexpected input in the worker's own memory");
   std::shared_ptr<Segment> segment = segments_.Find(handle.segment);
   if (!segment) segment = segments_.WaitFor(handle.segment, kArrivalNs);
   if (!segment || !segment->Contains(handle.offset, handle.size))
-    return InvalidArgumentError("an input lies in memory that the server has not handed over");
+    return InvalidArgumentError("an input is in memory that the server did not share");
   std::byte* const data = segment->base() + handle.offset;
   return Buffer(data, handle.size, new Borrowed(*this, std::move(segment), handle));
 }

@@ -164,7 +164,7 @@ Status NativeModel::MakeResponse(const NativeExecutedMessage::Response& message,
     BRAID_ASSIGN_OR_RETURN(tensor.data, link_.memory->Take(output, returned));
     const auto bytes = ByteSize(output.type, output.shape);
     if (output.type != DataType::kBytes && (!bytes || *bytes != tensor.data.size()))
-      return InvalidArgumentError("the worker sent a tensor whose size is not that of its shape");
+      return InvalidArgumentError("the worker sent a tensor whose size does not match its shape");
   }
   return OkStatus();
 }
@@ -183,7 +183,7 @@ Status NativeModel::HandleExecuted(const NativeExecutedMessage& message) {
     const auto found = std::find_if(running_.begin(), running_.end(),
                                     [&](const Running& each) { return each.id == message.execution_id; });
     if (found != running_.end() && found->slots.size() != responses.size())
-      return InvalidArgumentError("the worker does not answer as many requests as it was asked");
+      return InvalidArgumentError("the worker sent the wrong number of responses");
     BRAID_ASSIGN_OR_RETURN(
         running, TakeReturned(message.execution_id, message.input_end_ns, message.infer_end_ns, times));
     for (const uint32_t slot : running.slots) {
@@ -222,7 +222,7 @@ Status NativeModel::OnUp(const WorkerLink& link, const WorkerProcess::Answer& lo
   if (first_answer_.empty()) first_answer_ = loaded.completed_config;
   if (loaded.completed_config != first_answer_) {
     return FailedPreconditionError("the files of model '" + name_ +
-                                   "' are not those any more that it was loaded from; load it anew");
+                                   "' changed since it was loaded; reload it");
   }
   return ExecutionsInFlight::OnUp(link, loaded);
 }

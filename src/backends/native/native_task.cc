@@ -81,7 +81,7 @@ Result<NativeTask> DecodeTask(std::string_view text) {
   std::string config;
   if (!DecodeText(text, task, config) || !task.triton_config.ParseFromString(config) || task.most_calls < 1 ||
       task.most_calls > kMostNativeCalls) {
-    return InvalidArgumentError("the task of a native worker cannot be read");
+    return InvalidArgumentError("malformed task for a native worker");
   }
   return task;
 }
@@ -105,7 +105,7 @@ Result<NativeAnswer> DecodeAnswer(std::string_view text) {
       code > static_cast<uint8_t>(StatusCode::kPermissionDenied) || !IsInfo(answer.info) ||
       !AreTensors(answer.node_inputs, false) || !AreTensors(answer.node_outputs, false) ||
       !answer.config.ParseFromString(config)) {
-    return InvalidArgumentError("the native worker sent an answer that cannot be read");
+    return InvalidArgumentError("the native worker sent a malformed answer");
   }
   answer.status = StatusOf(static_cast<StatusCode>(code), fault, message);
   if (answer.status.ok()) answer.info.config = std::make_shared<const inference::ModelConfig>(answer.config);

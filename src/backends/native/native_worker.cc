@@ -61,7 +61,7 @@ Logger::Options LogOptions(LogObserver& observer) {
   return options;
 }
 
-Status Malformed() { return InvalidArgumentError("the server sent a message that cannot be read"); }
+Status Malformed() { return InvalidArgumentError("the server sent a malformed message"); }
 
 class NativeWorker final : private ExecutionListener {
  public:
@@ -157,7 +157,7 @@ Status NativeWorker::Run() {
         memory_.Trim();
         break;
       case Channel::Outcome::kCorrupted:
-        return InvalidArgumentError("the server wrote nonsense into the channel");
+        return InvalidArgumentError("the server wrote invalid data to the channel");
     }
   }
   // Receiving also finishes pending sends when the server makes room.
@@ -416,7 +416,7 @@ void NativeWorker::Answer(uint64_t execution_id, const ExecutionTimes& times,
   Encode(encoded, message);
   if (channel_->Send(encoded).ok()) return;
   // The server cannot continue; it notices that the process ends.
-  ReportFault("native worker", InternalError("an answer could not be sent"));
+  ReportFault("native worker", InternalError("cannot send an answer"));
   _exit(1);
 }
 

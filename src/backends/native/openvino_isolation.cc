@@ -67,10 +67,9 @@ Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
   BRAID_ASSIGN_OR_RETURN(const bool apart, RunsApart(location, *config));
   if (!apart) {
     if (config->parameters().contains("WORKER_ISOLATION"))
-      return InvalidArgumentError(
-          "model '" + config->name() +
-          "': parameter 'WORKER_ISOLATION' is of models that have a process of their own, which "
-          "--isolate=openvino or parameter 'ISOLATE' gives to this one");
+      return InvalidArgumentError("model '" + config->name() +
+                                  "': parameter 'WORKER_ISOLATION' needs an isolated model; set "
+                                  "--isolate=openvino or parameter 'ISOLATE'");
     auto model = inside_->Create(location, config);
     if (!GoesApart(config->name(), model.status())) return model;
   }
@@ -79,7 +78,7 @@ Result<std::unique_ptr<BackendModel>> OpenVinoIsolation::Create(
 
 bool OpenVinoIsolation::GoesApart(const std::string& model, const Status& status) {
   if (status.fault() != Fault::kNeedsProcess) return false;
-  BRAID_LOG_INFO(log_, "model '{}' has a process of its own: {}", model, status.message());
+  BRAID_LOG_INFO(log_, "model '{}' runs in a separate process: {}", model, status.message());
   return true;
 }
 
@@ -122,7 +121,8 @@ Result<OpenVinoBackend::LoadedModel> OpenVinoIsolation::LoadApart(const OvmsMode
   for (const InstanceSpec& instance : ListInstances(*loaded.info.config))
     names.push_back({instance.name, instance.passive});
   if (names.size() != static_cast<size_t>(loaded.info.instance_count))
-    return InternalError("the native worker of model '" + config.name + "' counts its instances wrongly");
+    return InternalError("the native worker of model '" + config.name +
+                         "' reported the wrong number of instances");
   model->AddInstances(names);
   loaded.model = std::move(model);
   return loaded;

@@ -348,18 +348,16 @@ TEST_P(FaultyWorkerTest, CostsItsRequestsAndIsReplaced) {
 INSTANTIATE_TEST_SUITE_P(
     Faults, FaultyWorkerTest,
     testing::Values(std::pair("death", "by signal 6 (Aborted)"),
-                    std::pair("another-execution",
-                              "because the worker returns from an execution that it does not run"),
-                    std::pair("too-many-responses",
-                              "because the worker does not answer as many requests as it was asked"),
-                    std::pair("size", "because the worker sent a tensor whose size is not that of its shape"),
+                    std::pair("another-execution", "because the worker returned from an unknown execution"),
+                    std::pair("too-many-responses", "because the worker sent the wrong number of responses"),
+                    std::pair("size", "because the worker sent a tensor whose size does not match its shape"),
                     std::pair("type", "because the worker sent a tensor without a type"),
-                    std::pair("segment", "because a message names segment 12, which was not handed over"),
-                    std::pair("not-lent", "because the worker gives back memory that it was not lent"),
-                    std::pair("release", "because the worker frees memory that it was not lent"),
-                    std::pair("call", "because the worker sent a message that cannot be read"),
-                    std::pair("ask", "because the worker sent a message that cannot be read"),
-                    std::pair("nonsense", "because the worker sent a message that cannot be read")),
+                    std::pair("segment", "because a message names unknown segment 12"),
+                    std::pair("not-lent", "because the worker returned memory that was not lent to it"),
+                    std::pair("release", "because the worker freed memory that was not lent to it"),
+                    std::pair("call", "because the worker sent a malformed message"),
+                    std::pair("ask", "because the worker sent a malformed message"),
+                    std::pair("nonsense", "because the worker sent a malformed message")),
     [](const auto& info) {
       std::string name = info.param.first;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -369,7 +367,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(OpenVinoIsolationTest, AnAnswerThatCannotBeReadIsNoModel) {
   isolation_ = Make({test_places::kNativeWorker, "answer"});
   EXPECT_EQ(isolation().Load(Config(), 1, Config().base_path + "/1").status(),
-            InvalidArgumentError("the native worker sent an answer that cannot be read"));
+            InvalidArgumentError("the native worker sent a malformed answer"));
 }
 
 TEST_F(OpenVinoIsolationTest, AStopAtItsDeadlineEndsWhatTheWorkerHas) {

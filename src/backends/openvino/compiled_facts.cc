@@ -26,9 +26,9 @@ Result<CompiledTensor> MakeTensor(const std::string& model_name, const std::stri
   tensor.element = port.get_element_type();
   const auto type = FromElementType(tensor.element);
   if (!type) {
-    return UnsupportedError(
-        "tensor '" + name + "' of model '" + model_name + "' is of type " + tensor.element.get_type_name() +
-        ", which no protocol has; convert it within the model, or by the setting 'precision'");
+    return UnsupportedError("tensor '" + name + "' of model '" + model_name + "' is of type " +
+                            tensor.element.get_type_name() +
+                            ", which no protocol supports; convert it in the model or set 'precision'");
   }
   tensor.type = *type;
   if (!SetShape(port.get_partial_shape(), tensor)) {
@@ -134,7 +134,7 @@ Status CheckStates(const CompiledFacts& facts, const InferenceRequest& request) 
 Status InferenceError(const CompiledFacts& facts, const std::vector<ov::Shape>& shapes,
                       const std::string& text) {
   if (text.find("std::bad_alloc") != std::string::npos) {
-    return ResourceExhaustedError("there is no memory for an inference of model '" + facts.model_name + "'");
+    return ResourceExhaustedError("not enough memory for an inference of model '" + facts.model_name + "'");
   }
   // The states in variables were not among the shapes that were tried.
   if (facts.states == StatePlace::kVariables && text.find("hape") != std::string::npos) {

@@ -21,12 +21,11 @@ namespace {
 
 Status WithoutState(const OvmsModelConfig& config, const ov::Model& model) {
   std::string text = "model '" + config.name +
-                     "' cannot be stateful: it keeps nothing between requests, since it has no variables "
-                     "(pairs of ReadValue and Assign) that change";
+                     "' cannot be stateful: it has no variables (pairs of ReadValue and Assign) that change";
   if (const std::string loop = FindLoop(model); !loop.empty() && !config.low_latency_transformation) {
-    text += "; its " + loop + " becomes some with low_latency_transformation";
+    text += "; low_latency_transformation can turn its " + loop + " into variables";
   } else if (config.low_latency_transformation) {
-    text += ", and low_latency_transformation has found no TensorIterator or Loop to make some of";
+    text += ", and low_latency_transformation found no TensorIterator or Loop";
   }
   return InvalidArgumentError(std::move(text));
 }
@@ -69,9 +68,9 @@ Status CheckNames(const OvmsModelConfig& config, const ModelNames& names) {
     const auto found =
         std::find_if(ports.begin(), ports.end(), [&](const PortNames& port) { return port.name == taken; });
     if (found == ports.end()) return OkStatus();
-    return InvalidArgumentError(
-        std::string(kind) + " '" + found->name + "' of stateful model '" + config.name +
-        "' has a name that is kept for sequences; give it another one in mapping_config.json");
+    return InvalidArgumentError(std::string(kind) + " '" + found->name + "' of stateful model '" +
+                                config.name +
+                                "' has a name reserved for sequences; rename it in mapping_config.json");
   };
   BRAID_RETURN_IF_ERROR(check("input", names.inputs, kSequenceIdInput));
   BRAID_RETURN_IF_ERROR(check("input", names.inputs, kSequenceControlInput));
@@ -86,13 +85,13 @@ Status ForgetAll(const OvmsModelConfig& config, ov::Model& model, Logger& log,
   BRAID_RETURN_IF_ERROR(Guarded([&] { variables = ForgetStates(model, changed); },
                                 [&](const std::string& text) {
                                   return InvalidArgumentError("the states of model '" + config.name +
-                                                              "' cannot be left out: " + text);
+                                                              "' cannot be removed: " + text);
                                 }));
   if (changed) {
-    BRAID_LOG_WARNING(log,
-                      "model '{}' has variables, but is not \"stateful\": true, so each of its requests "
-                      "begins anew",
-                      config.name);
+    BRAID_LOG_WARNING(
+        log,
+        "model '{}' has variables, but is not \"stateful\": true, so each request starts with a new state",
+        config.name);
   }
   return OkStatus();
 }
@@ -112,7 +111,7 @@ std::pair<std::string, std::string> TodaysProperty(const std::string& name, std:
   std::pair<std::string, std::string> now{streams ? "NUM_STREAMS" : "INFERENCE_NUM_THREADS",
                                           std::move(value)};
   if (streams && now.second.ends_with("_AUTO")) now = {"PERFORMANCE_HINT", "THROUGHPUT"};
-  BRAID_LOG_WARNING(log, "plugin_config: '{}' is an old name; '{}' of '{}' is set", name, now.first,
+  BRAID_LOG_WARNING(log, "plugin_config: '{}' is deprecated; '{}' is set to '{}' instead", name, now.first,
                     now.second);
   return now;
 }

@@ -80,7 +80,7 @@ TEST_F(ElementTypes, TypesOfLessThanAByteAreRefused) {
   Save(models::Same({4}, ov::element::i4));
   EXPECT_EQ(Load(Config()).status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(LoadError(Config()),
-              HasSubstr("tensor 'in' of model 'm' is of type i4, which no protocol has"));
+              HasSubstr("tensor 'in' of model 'm' is of type i4, which no protocol supports"));
 }
 
 TEST(ElementTypeByName, KnowsBothSpellings) {

@@ -26,8 +26,7 @@ std::optional<ColorFormat> ColorFormatByName(std::string_view name) {
 
 Status ColorError(const std::string& text) {
   return InvalidArgumentError(
-      "color_format: '" + text +
-      "' is not two of RGB, BGR, GRAY, NV12 and I420 with a colon, the client's first");
+      "color_format: expected CLIENT:MODEL, each one of RGB, BGR, GRAY, NV12 and I420; got '" + text + "'");
 }
 
 std::vector<float> ToFloats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
@@ -45,7 +44,7 @@ Result<bool> ApplyImageSettings(const OvmsModelConfig& config, const std::string
   const bool channels = colors || config.mean.size() > 1 || config.scale.size() > 1;
   if (channels && !ov::layout::has_channels(ov::Layout(layout))) {
     return InvalidArgumentError("mean, scale and color_format: the layout of input '" + input_name + "', '" +
-                                layout + "', does not say where the channels are; give one, e.g. NHWC");
+                                layout + "', has no channel dimension; set one, e.g. NHWC");
   }
   auto& steps = input.preprocess();
   if (colors) {

@@ -26,7 +26,8 @@ Status ReadStrings(const Tensor& tensor, std::string* target, int64_t count) {
   int64_t read = 0;
   while (read < count && elements.Next()) target[read++].assign(elements.value());
   if (read == count && !elements.Next() && !elements.truncated()) return OkStatus();
-  return InvalidArgumentError("the strings of input '" + tensor.name + "' are not as many as its shape says");
+  return InvalidArgumentError("the number of strings in input '" + tensor.name +
+                              "' does not match its shape");
 }
 
 }  // namespace
@@ -83,8 +84,8 @@ Status InputBinding::BindOne(size_t index, const Execution& execution) {
     if (expected.type != DataType::kBytes &&
         ByteSize(tensor->type, tensor->shape) != std::optional<size_t>(tensor->data.size())) {
       return Refused(facts_, expected.name,
-                     "has " + std::to_string(tensor->data.size()) + " bytes, which its shape " +
-                         ShapeToString(tensor->shape) + " does not");
+                     "has " + std::to_string(tensor->data.size()) +
+                         " bytes, which does not match its shape " + ShapeToString(tensor->shape));
     }
     if (!parts_.empty() || execution.requests.size() > 1) {
       const Shape& first = parts_.empty() ? tensor->shape : parts_.front()->shape;

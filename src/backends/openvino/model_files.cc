@@ -56,7 +56,7 @@ std::string WhatIsThere(const fs::path& path) {
   std::string text = "its folder has ";
   for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
   if (names.size() > kMostNamed) text += ", ...";
-  return text + ": a file of another name than the default is named by default_model_filename";
+  return text + "; set default_model_filename to use another file";
 }
 
 }  // namespace
@@ -114,14 +114,13 @@ Result<ModelFile> CheckModelFile(const std::string& path) {
                               "' is a TorchScript model, which OpenVINO does not read: export it to ONNX "
                               "(torch.onnx.export) or to OpenVINO IR (openvino.convert_model)");
     case ModelFormat::kTensorRt:
-      return UnsupportedError(
-          "'" + path +
-          "' is a TensorRT plan, which runs on one kind of GPU alone: serve the ONNX file "
-          "that it was made from, or convert that to OpenVINO IR");
+      return UnsupportedError("'" + path +
+                              "' is a TensorRT plan, which runs on only one kind of GPU: serve its source "
+                              "ONNX file, or convert that to OpenVINO IR");
     case ModelFormat::kUnknown:
       return FileError(
           "'" + path +
-          "' is not a model that OpenVINO reads: .xml with .bin, .onnx, .pb, .graphdef, .tflite, "
+          "' is not a model that OpenVINO reads; expected .xml with .bin, .onnx, .pb, .graphdef, .tflite, "
           ".pdmodel, or a folder with saved_model.pb");
     default:
       break;
@@ -147,8 +146,9 @@ Result<ModelFile> FindModelFile(const std::string& version_path) {
   }
   if (fault) return FileError("'" + version_path + "': " + fault.message());
   if (found.empty()) {
-    return FileError("'" + version_path +
-                     "' holds no model: .xml with .bin, .onnx, .pb, .tflite, .pdmodel, or a SavedModel");
+    return FileError(
+        "'" + version_path +
+        "' has no model; expected .xml with .bin, .onnx, .pb, .tflite, .pdmodel, or a SavedModel");
   }
   if (found.size() > 1) {
     std::sort(found.begin(), found.end());
@@ -157,7 +157,7 @@ Result<ModelFile> FindModelFile(const std::string& version_path) {
       names += (names.empty() ? "" : ", ") +
                (path == version_path ? "saved_model.pb" : fs::path(path).filename().string());
     }
-    return FileError("'" + version_path + "' holds several models: " + names);
+    return FileError("'" + version_path + "' has several models: " + names);
   }
   return CheckModelFile(found.front());
 }

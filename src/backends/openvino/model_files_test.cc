@@ -154,13 +154,13 @@ TEST_F(ModelFiles, Paddle) {
 TEST_F(ModelFiles, WhatIsNoOneModelIsRefused) {
   EXPECT_THAT(LoadError(Config("missing")), HasSubstr("File not found or cannot open - "));
   VersionPath();
-  EXPECT_THAT(LoadError(Config()), HasSubstr("/m/1' holds no model"));
+  EXPECT_THAT(LoadError(Config()), HasSubstr("/m/1' has no model"));
   Save(models::Affine({1, 2}));
   Write(VersionPath() + "/labels.txt", "x");
   Write(VersionPath() + "/notes.json", "{}");
   EXPECT_TRUE(Load(Config()).ok());
   Write(VersionPath() + "/model.onnx", OnnxModel());
-  EXPECT_THAT(LoadError(Config()), HasSubstr("holds several models: model.onnx, model.xml"));
+  EXPECT_THAT(LoadError(Config()), HasSubstr("has several models: model.onnx, model.xml"));
   std::filesystem::remove(VersionPath() + "/model.onnx");
   std::filesystem::remove(VersionPath() + "/model.bin");
   EXPECT_THAT(LoadError(Config()), HasSubstr("model.bin' are missing"));
@@ -176,7 +176,7 @@ TEST_F(ModelFiles, WhatIsNoOneModelIsRefused) {
   Write(VersionPath("unknown") + "/model.onnx", unknown);
   EXPECT_EQ(Load(Config("unknown")).status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(LoadError(Config("unknown")),
-              AllOf(StartsWith("ONNX '"), HasSubstr("has operations that OpenVINO cannot do: "),
+              AllOf(StartsWith("ONNX '"), HasSubstr("uses operations that OpenVINO does not support: "),
                     HasSubstr("Zap"), Not(HasSubstr(".cpp")), Not(HasSubstr("File not found"))));
   Write(VersionPath("broken_ir") + "/model.xml", "<net");
   Write(VersionPath("broken_ir") + "/model.bin", "");

@@ -124,8 +124,7 @@ Result<std::optional<ov::PartialShape>> WantedShape(const OvmsModelConfig& confi
     if (setting->automatic) {
       if (shape.rank().is_dynamic()) {
         return FaultError(Fault::kReshapeError, "shape of input '" + names.name +
-                                                    "' cannot be auto: the model does not say how many "
-                                                    "dimensions it has");
+                                                    "' cannot be auto: the model does not define its rank");
       }
       wanted = ov::PartialShape::dynamic(shape.rank());
       return wanted;

@@ -305,7 +305,7 @@ Result<ModelStates> TakeStates(ov::Model& model) {
   model.validate_nodes_and_infer_types();
   if (variables.nested.empty()) return taken;
   return UnsupportedError("state '" + *variables.nested.begin() +
-                          "' is kept within a loop or a branch, where no device lets it be read");
+                          "' is inside a loop or a branch, where no device can read it");
 }
 
 std::vector<std::string> ForgetStates(ov::Model& model, bool& changed) {

@@ -92,7 +92,7 @@ std::string CurrentExceptionText() {
   } catch (const std::exception& exception) {
     return CleanOpenVinoText(exception.what());
   } catch (...) {
-    return "an exception of an unknown type";
+    return "unknown exception";
   }
 }
 

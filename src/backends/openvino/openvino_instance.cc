@@ -32,7 +32,7 @@ Status OpenVinoInstance::Start(ExecutionListener& listener) {
 
 Status OpenVinoInstance::Make() {
   const auto failed = [this](const std::string& text) {
-    return InternalError("instance '" + name_ + "' could not be made: " + text);
+    return InternalError("instance '" + name_ + "' could not be created: " + text);
   };
   failed_ = true;
   variables_ = nullptr;
@@ -76,8 +76,8 @@ void OpenVinoInstance::Stop(int64_t deadline_ns) {
       done.times = {done.execution->compute_start_ns, now, now, now};
       done.responses.resize(done.execution->requests.size());
       for (InferenceResponse& response : done.responses) {
-        response.status =
-            UnavailableError("model '" + facts_.model_name + "' stops: the request did not run in time");
+        response.status = UnavailableError("model '" + facts_.model_name +
+                                           "' is stopping: the request did not run in time");
       }
       done_.push_back(std::move(done));
     }

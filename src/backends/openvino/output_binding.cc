@@ -33,7 +33,7 @@ Result<Buffer> WriteStrings(const std::string* strings, size_t count) {
   size_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
     if (strings[i].size() > std::numeric_limits<uint32_t>::max()) {
-      return InternalError("a string of the model has more than 4 GiB");
+      return InternalError("an output string is longer than 4 GiB");
     }
     bytes += sizeof(uint32_t) + strings[i].size();
   }
@@ -194,7 +194,7 @@ Result<std::vector<std::vector<Tensor>>> OutputBinding::Collect(const Execution&
     if (whole.shape.empty() || execution.rows <= 0 || whole.shape[0] != execution.rows) {
       return InternalError("output '" + whole.name + "' of model '" + facts_.model_name + "' has the shape " +
                            ShapeToString(whole.shape) + " for a batch of " + std::to_string(execution.rows) +
-                           ": the first dimension of every output must be that of the batch");
+                           ": the first dimension of every output must be the batch");
     }
     const std::string* strings = nullptr;
     ov::Tensor string_tensor;

@@ -30,16 +30,15 @@ Status ReadError(const ModelFile& file, const std::string& text) {
   const bool is_read = text.find("No conversion rule") != std::string::npos ||
                        text.find("OpConversionFailure") != std::string::npos ||
                        text.find("unsupported opset") != std::string::npos;
-  if (is_read) return UnsupportedError(who + "has operations that OpenVINO cannot do: " + text);
+  if (is_read) return UnsupportedError(who + "uses operations that OpenVINO does not support: " + text);
   // The core runs without the libraries that read models; Debian packages them separately.
   constexpr std::string_view kReaders = "Available frontends:";
   const size_t readers = text.find(kReaders);
   if (readers != std::string::npos &&
       text.find_first_not_of(" \n", readers + kReaders.size()) == std::string::npos) {
-    return FaultError(Fault::kFileInvalid,
-                      who +
-                          "cannot be read: OpenVINO's libraries for models are not installed; on Debian "
-                          "they are the package braid-openvino");
+    return FaultError(Fault::kFileInvalid, who +
+                                               "cannot be read: OpenVINO's libraries for models are not "
+                                               "installed; on Debian, install the package braid-openvino");
   }
   return FaultError(Fault::kFileInvalid, who + "cannot be read: " + text);
 }
@@ -49,8 +48,9 @@ Status ReadError(const ModelFile& file, const std::string& text) {
 std::string Danger(const std::string& unknown, const ov::Model& model) {
   if (!unknown.empty()) return unknown + " is not known to be safe with strings";
   const std::string exposed = FindExposed(model);
-  return exposed.empty() ? ""
-                         : exposed + " takes positions or counts of requests, which OpenVINO does not check";
+  return exposed.empty()
+             ? ""
+             : exposed + " takes positions or counts from requests, which OpenVINO does not check";
 }
 
 // Devices that select among other devices.
@@ -105,9 +105,8 @@ Status OpenVinoRuntime::CheckDevice(const std::string& device) {
     return each == first || each.starts_with(first + ".") || first == each + ".0";
   });
   if (known && first == device) return OkStatus();
-  return FaultError(
-      Fault::kCannotCompileModel,
-      "target_device '" + device + "' is not there; the devices of this machine are: " + Join(devices));
+  return FaultError(Fault::kCannotCompileModel,
+                    "target_device '" + device + "' not found; available devices: " + Join(devices));
 }
 
 Result<std::vector<std::string>> OpenVinoRuntime::Properties(const std::string& device) {
@@ -128,8 +127,7 @@ Result<Compiled> OpenVinoRuntime::Compile(const std::shared_ptr<ov::Model>& mode
                                           const CompileOptions& options) {
   if (options.infer_requests > kMostInferRequests) {
     return InvalidArgumentError("nireq: " + std::to_string(options.infer_requests) +
-                                " infer requests are too many; at most " +
-                                std::to_string(kMostInferRequests) + " are allowed");
+                                " infer requests exceed the limit of " + std::to_string(kMostInferRequests));
   }
   BRAID_ASSIGN_OR_RETURN(ov::Core * core, Core());
   BRAID_RETURN_IF_ERROR(CheckDevice(options.device));
@@ -172,7 +170,7 @@ std::unique_ptr<RequestSource> OpenVinoRuntime::MakeSource(const std::string& na
                                                            std::shared_ptr<ov::Model> model,
                                                            CompileOptions options, Logger& log) {
   auto compile = [this, name, model, options = std::move(options), &log]() -> Result<ov::CompiledModel> {
-    BRAID_LOG_WARNING(log, "model '{}' is compiled anew, since an inference has failed", name);
+    BRAID_LOG_WARNING(log, "recompiling model '{}' after a failed inference", name);
     BRAID_ASSIGN_OR_RETURN(Compiled again, Compile(model, options));
     return std::move(again.model);
   };

@@ -242,11 +242,9 @@ TEST_F(StatefulModels, AStateThatGrows) {
 TEST_F(StatefulModels, ALoopBecomesStatesByLowLatency) {
   OvmsModelConfig config = Stateful();
   Save(models::LstmLoop(1, false));
-  EXPECT_EQ(
-      LoadError(config),
-      "model 'm' cannot be stateful: it keeps nothing between requests, since it has no variables (pairs "
-      "of ReadValue and Assign) that change; its TensorIterator becomes some with "
-      "low_latency_transformation");
+  EXPECT_EQ(LoadError(config),
+            "model 'm' cannot be stateful: it has no variables (pairs of ReadValue and Assign) that change; "
+            "low_latency_transformation can turn its TensorIterator into variables");
   config.low_latency_transformation = true;
   const auto inputs = [](int64_t steps) {
     return [steps](int sequence, int step) {
@@ -461,11 +459,9 @@ TEST_F(StatefulModels, LowLatencyWithoutALoopChangesNothing) {
     return std::vector<Tensor>{Floats("in", {1, 3}, Values(3, sequence, step))};
   });
   Save(models::Affine({1, 2}));
-  EXPECT_EQ(
-      LoadError(config),
-      "model 'm' cannot be stateful: it keeps nothing between requests, since it has no variables (pairs "
-      "of ReadValue and Assign) that change, and low_latency_transformation has found no TensorIterator "
-      "or Loop to make some of");
+  EXPECT_EQ(LoadError(config),
+            "model 'm' cannot be stateful: it has no variables (pairs of ReadValue and Assign) that change, "
+            "and low_latency_transformation found no TensorIterator or Loop");
 }
 
 TEST_F(StatefulModels, StatesThatDoNotFitAreRefusedAndLeaveTheSequenceAsItIs) {
@@ -671,7 +667,7 @@ TEST_F(StatefulModels, VariablesWithinABranchAreRefused) {
   auto out = branch->set_output(then_result, else_result);
   ov::Model model(ov::OutputVector{out}, ov::ParameterVector{in});
   EXPECT_EQ(TakeStates(model).status().message(),
-            "state 'inside' is kept within a loop or a branch, where no device lets it be read");
+            "state 'inside' is inside a loop or a branch, where no device can read it");
   bool changed = false;
   EXPECT_THAT(ForgetStates(model, changed), ElementsAre("inside"));
   EXPECT_TRUE(changed);

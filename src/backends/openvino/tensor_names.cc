@@ -89,7 +89,7 @@ Status ApplyMappingFile(const std::string& version_path, const std::string& mode
   if (mapping.is_discarded() || !mapping.is_object()) return MappingError(file, "is not a JSON object");
   for (const auto& [key, value] : mapping.items()) {
     if (key != "inputs" && key != "outputs") {
-      return MappingError(file, "/" + key + " is not known; there are inputs and outputs");
+      return MappingError(file, "/" + key + " is unknown; expected /inputs or /outputs");
     }
   }
   BRAID_RETURN_IF_ERROR(Rename(mapping, file, "inputs", model_name, names.inputs, log));

@@ -53,21 +53,20 @@ Status CompleteTensor(const ModelConfig& config, const Port& port, Tensor& tenso
     const auto type = FromElementType(port.get_element_type());
     if (!type) {
       return UnsupportedError("model '" + config.name() + "': tensor '" + tensor.name() + "' is of type " +
-                              port.get_element_type().get_type_name() + ", which no protocol has");
+                              port.get_element_type().get_type_name() + ", which no protocol supports");
     }
     tensor.set_data_type(static_cast<inference::DataType>(*type));
   }
   if (!tensor.dims().empty() || tensor.has_reshape()) return OkStatus();
   const ov::PartialShape& shape = port.get_partial_shape();
   if (shape.rank().is_dynamic()) {
-    return Misfit(config, "the model does not say how many dimensions tensor '" + tensor.name() +
-                              "' has; write its dims into the configuration");
+    return Misfit(config, "the model does not define the rank of tensor '" + tensor.name() +
+                              "'; set its dims in the configuration");
   }
   Shape dims = FromPartialShape(shape);
   if (config.max_batch_size() > 0) {
     if (dims.empty()) {
-      return Misfit(config,
-                    "tensor '" + tensor.name() + "' has no dimension for batches; set max_batch_size to 0");
+      return Misfit(config, "tensor '" + tensor.name() + "' has no batch dimension; set max_batch_size to 0");
     }
     dims.erase(dims.begin());
   }
@@ -104,7 +103,7 @@ Status AllowBatches(const ModelConfig& config, const ModelNames& names, ov::Mode
   if (config.max_batch_size() <= 0) return OkStatus();
   const std::string advice =
       "; batches up to " + std::to_string(config.max_batch_size()) +
-      " need the first dimension of every tensor to be that of the batch, else max_batch_size must be 0";
+      " need the batch as the first dimension of every tensor; otherwise, set max_batch_size to 0";
   std::map<size_t, ov::PartialShape> shapes;
   for (size_t i = 0; i < names.inputs.size(); ++i) {
     ov::PartialShape shape = model.input(i).get_partial_shape();

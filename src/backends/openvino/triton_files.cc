@@ -26,14 +26,13 @@ Status CheckTritonBackend(const inference::ModelConfig& config) {
   if (config.backend() == "pytorch") {
     return UnsupportedError(
         who +
-        "TorchScript models are not run here: export the model to ONNX (torch.onnx.export) or "
-        "to OpenVINO IR (openvino.convert_model), and name backend 'openvino'");
+        "TorchScript models are not supported: export the model to ONNX (torch.onnx.export) or "
+        "to OpenVINO IR (openvino.convert_model), and set backend to 'openvino'");
   }
   if (config.backend() == "tensorrt") {
-    return UnsupportedError(
-        who +
-        "TensorRT plans are not run here: serve the ONNX file that the plan was made from, or "
-        "convert it to OpenVINO IR (openvino.convert_model), and name backend 'openvino'");
+    return UnsupportedError(who +
+                            "TensorRT plans are not supported: serve the plan's source ONNX file, or convert "
+                            "it to OpenVINO IR (openvino.convert_model), and set backend to 'openvino'");
   }
   return OkStatus();
 }

@@ -59,18 +59,17 @@ Result<ov::AnyMap> PropertiesOf(const inference::ModelConfig& config, OpenVinoRu
       properties.emplace(precision, type);
     } else if (name == kExtensionPath) {
       return UnsupportedError("model '" + config.name() + "': parameter '" + name +
-                              "' is not loaded for one model; the server loads the library that "
-                              "--cpu_extension names for all");
+                              "' is not supported; use --cpu_extension, which applies to all models");
     } else if (config.backend() != "openvino" ||
                std::ranges::find(kWithoutMeaning, name) != std::end(kWithoutMeaning)) {
-      BRAID_LOG_INFO(log, "model '{}': parameter '{}' means nothing here, where OpenVINO runs the model",
-                     config.name(), name);
+      BRAID_LOG_INFO(log, "model '{}': parameter '{}' has no effect: OpenVINO runs the model", config.name(),
+                     name);
     } else {
       std::string list;
       for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
       return InvalidArgumentError("model '" + config.name() + "': parameter '" + name +
-                                  "' is not a property of OpenVINO for device " + device +
-                                  ", which are: " + list);
+                                  "' is not an OpenVINO property of device " + device +
+                                  "; expected one of: " + list);
     }
   }
   // On some processors OpenVINO computes FP32 in BF16. Triton's runtimes do not, and a model must compute the
@@ -113,7 +112,7 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
     forgotten = ForgetStates(*model, changed);
     if (changed) {
       BRAID_LOG_WARNING(
-          log, "model '{}' has variables, but no sequence_batching, so each of its requests begins anew",
+          log, "model '{}' has variables, but no sequence_batching, so each request starts with a new state",
           config.name());
     }
   }
@@ -130,8 +129,8 @@ Result<std::unique_ptr<BackendModel>> CreateTritonModel(const ModelLocation& loc
     if (!instances.empty() && device != options.device) {
       return UnsupportedError("model '" + config.name() + "': its instance groups are on " + options.device +
                               " and on " + device +
-                              "; OpenVINO runs all instances of a model on one device, AUTO and MULTI of a "
-                              "config.json are for several");
+                              "; OpenVINO runs all instances of a model on one device; for several, use AUTO "
+                              "or MULTI in a config.json");
     }
     options.device = device;
     instances.push_back({instance.name, instance.passive});

@@ -106,7 +106,7 @@ TEST_F(TritonModel, InstancesAreInferRequestsAndParametersAreProperties) {
   EXPECT_TRUE(Infer(*model, {Floats("b", {1, 2}, {1, 2})}).status.ok());
   Stop(*model);
   EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NO_SUCH' value { string_value: '1' } }"),
-              HasSubstr("parameter 'NO_SUCH' is not a property of OpenVINO for device CPU, which are: "));
+              HasSubstr("parameter 'NO_SUCH' is not an OpenVINO property of device CPU; expected one of: "));
   EXPECT_THAT(Refusal("backend: 'openvino' parameters { key: 'NUM_STREAMS' value { string_value: 'many' } }"),
               HasSubstr("Cannot compile model into target device"));
 }
@@ -144,10 +144,9 @@ TEST_F(TritonModel, AModelThatCannotTakeBatchesSaysSo) {
       b, ov::opset13::Constant::create(ov::element::i64, {1}, {0}), true);
   Save(std::make_shared<ov::Model>(ov::OutputVector{models::Named("a", sum->output(0))},
                                    ov::ParameterVector{b}));
-  EXPECT_THAT(
-      Refusal("backend: 'openvino' max_batch_size: 4"),
-      HasSubstr("batches up to 4 need the first dimension of every tensor to be that of the batch, else "
-                "max_batch_size must be 0"));
+  EXPECT_THAT(Refusal("backend: 'openvino' max_batch_size: 4"),
+              HasSubstr("batches up to 4 need the batch as the first dimension of every tensor; otherwise, "
+                        "set max_batch_size to 0"));
 }
 
 TEST_F(TritonModel, WhatIsThereInsteadOfTheFileIsNamed) {
@@ -156,19 +155,17 @@ TEST_F(TritonModel, WhatIsThereInsteadOfTheFileIsNamed) {
   for (int i = 0; i < 20; ++i) Write(VersionPath() + "/net" + std::to_string(10 + i) + ".onnx", "x");
   EXPECT_THAT(
       Refusal("backend: 'onnxruntime'"),
-      HasSubstr(
-          "has net10.onnx, net11.onnx, net12.onnx, net13.onnx, net14.onnx, net15.onnx, net16.onnx, "
-          "net17.onnx, ...: a file of another name than the default is named by default_model_filename"));
+      HasSubstr("has net10.onnx, net11.onnx, net12.onnx, net13.onnx, net14.onnx, net15.onnx, net16.onnx, "
+                "net17.onnx, ...; set default_model_filename to use another file"));
   EXPECT_THAT(Refusal("backend: 'onnxruntime' default_model_filename: 'net.onnx'"),
               HasSubstr("net.onnx' is missing; its folder has net10.onnx"));
 }
 
 TEST_F(TritonModel, FilesAreFoundByTheirDefaultNamesOrByTheConfiguration) {
   Save(models::Affine({1, 2}), "m", "other.xml");
-  EXPECT_THAT(
-      Refusal("backend: 'openvino'"),
-      HasSubstr("model.xml' is missing; its folder has other.bin, other.xml: a file of another name than "
-                "the default is named by default_model_filename"));
+  EXPECT_THAT(Refusal("backend: 'openvino'"),
+              HasSubstr("model.xml' is missing; its folder has other.bin, other.xml; set "
+                        "default_model_filename to use another file"));
   auto model = Serve("backend: 'openvino' default_model_filename: 'other.xml'");
   ASSERT_TRUE(model.ok()) << model.status();
   Stop(*model);
@@ -195,8 +192,8 @@ TEST_F(TritonModel, OtherRuntimesAreStoodInForOrRefused) {
   EXPECT_FALSE(backend_->StandsInFor("python"));
   EXPECT_FALSE(backend_->StandsInFor("vllm"));
   EXPECT_THAT(Refusal("backend: 'pytorch'"),
-              HasSubstr("TorchScript models are not run here: export the model to ONNX"));
-  EXPECT_THAT(Refusal("backend: 'tensorrt'"), HasSubstr("TensorRT plans are not run here"));
+              HasSubstr("TorchScript models are not supported: export the model to ONNX"));
+  EXPECT_THAT(Refusal("backend: 'tensorrt'"), HasSubstr("TensorRT plans are not supported"));
 }
 
 TEST_F(TritonModel, AnErrorOfTheInferenceIsTritons) {
@@ -307,8 +304,8 @@ TEST_F(TritonStates, WhatSequencesBeginWithMayBeInAFile) {
   const std::string head =
       "backend: 'openvino' sequence_batching { max_sequence_idle_microseconds: 60000000 ";
   EXPECT_EQ(SequenceRefusal(head + "}"),
-            "model 'm': its variable 'total' does not begin with zeros of the shape [1,2]; its initial value "
-            "must be in a data_file of `initial_state`");
+            "model 'm': its variable 'total' does not start as zeros of shape [1,2]; put its initial value "
+            "into a data_file of `initial_state`");
   const float values[] = {3, 4};
   Write(folder_->path() + "/m/initial_state/total",
         std::string_view(reinterpret_cast<const char*>(values), sizeof(values)));

@@ -29,8 +29,8 @@ Result<std::vector<int64_t>> DimsOf(const ModelConfig& config, const std::string
   if (config.max_batch_size() > 0 && !dims.empty()) dims.erase(dims.begin());
   if (dims.empty()) {
     return UnsupportedError(Who(config, state) + "has no dimensions" +
-                            (config.max_batch_size() > 0 ? " but that of the batch" : "") +
-                            ", which a `state` of sequence_batching must have");
+                            (config.max_batch_size() > 0 ? " besides the batch" : "") +
+                            "; a `state` of sequence_batching needs at least one");
   }
   return dims;
 }
@@ -68,9 +68,9 @@ Status CheckState(const ModelConfig& config, const ModelState& model, const Tens
   // The content of a data_file is not compared with the model.
   if (!state.initial_state().empty() && !state.initial_state(0).data_file().empty()) return OkStatus();
   if (IsZero(initial) && ZerosShape(config, state) == initial.shape) return OkStatus();
-  return InvalidArgumentError(who + "does not begin with zeros of the shape " +
+  return InvalidArgumentError(who + "does not start as zeros of shape " +
                               ShapeToString(ZerosShape(config, state)) +
-                              "; its initial value must be in a data_file of `initial_state`");
+                              "; put its initial value into a data_file of `initial_state`");
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Result<ModelStates> TakeTritonStates(const ModelConfig& config, ov::Model& model
   if (states.are_ports || states.states.empty()) return states;
   return UnsupportedError(Who(config, states.states[0].name) +
                           "cannot be kept for sequences: its initial value depends on the request, or it is "
-                          "not read and assigned once; such a model can be \"stateful\" in a config.json");
+                          "not read and assigned once; serve it as \"stateful\" from a config.json");
 }
 
 Status CompleteTritonStates(const ModelStates& states, ModelConfig& config) {
@@ -118,7 +118,7 @@ Status FitTritonStates(const ModelConfig& config, const ModelStates& states, Mod
     const auto is_called_so = [&name](const PortNames& port) { return port.Has(name); };
     if (std::any_of(names.inputs.begin(), names.inputs.end(), is_called_so) ||
         std::any_of(names.outputs.begin(), names.outputs.end(), is_called_so)) {
-      return UnsupportedError(Who(config, name) + "is called as an input or output is");
+      return UnsupportedError(Who(config, name) + "has the name of an input or output");
     }
     BRAID_RETURN_IF_ERROR(CheckState(config, states.states[i], states.initial[i], *state));
   }

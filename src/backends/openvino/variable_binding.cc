@@ -13,9 +13,8 @@ Status VariableBinding::Find() {
       return variable.get_name() == wanted.name;
     });
     if (found == all.end()) {
-      return UnsupportedError("model '" + facts_.model_name + "': its device does not let state '" +
-                              wanted.name +
-                              "' be read, so what a request leaves in it would be seen by others");
+      return UnsupportedError("model '" + facts_.model_name + "': the device cannot read state '" +
+                              wanted.name + "', so requests would see each other's state");
     }
     variables_.push_back(*found);
   }

@@ -53,7 +53,7 @@ Result<std::vector<std::string>> Parts(std::string_view name) {
   while (!name.empty()) {
     const size_t slash = std::min(name.find('/'), name.size());
     const std::string_view part = name.substr(0, slash);
-    if (part == "..") return InternalError("its name leads out of the folder by '..'");
+    if (part == "..") return InternalError("its name contains '..'");
     if (!part.empty() && part != ".") parts.emplace_back(part);
     name.remove_prefix(std::min(slash + 1, name.size()));
   }
@@ -73,7 +73,7 @@ class Unpacker {
       // A warning is about a detail of the entry that cannot be kept; the name is checked below.
       if (outcome < ARCHIVE_WARN) return SourceError();
       const char* name = archive_entry_pathname(entry);
-      if (name == nullptr) return InternalError("an entry has a name that cannot be read");
+      if (name == nullptr) return InternalError("an entry has an invalid name");
       const Status made = Make(entry, name);
       if (!given_up_.ok()) return given_up_;
       if (!made.ok()) return made.WithPrefix("entry '" + std::string(name) + "': ");
@@ -114,8 +114,8 @@ class Unpacker {
 
   Status CheckBytes(uint64_t more) const {
     if (more <= limits_.max_bytes - done_.bytes) return OkStatus();
-    return InternalError("the files of the archive have more than " + std::to_string(limits_.max_bytes) +
-                         " bytes; " + limits_.max_bytes_option + " sets the limit");
+    return InternalError("the files in the archive exceed " + std::to_string(limits_.max_bytes) + " bytes; " +
+                         limits_.max_bytes_option + " sets the limit");
   }
 
   Status Make(archive_entry* entry, std::string_view name) {
@@ -123,7 +123,7 @@ class Unpacker {
     const auto type = archive_entry_filetype(entry);
     const char* hard_link = archive_entry_hardlink(entry);
     if (hard_link == nullptr && type == AE_IFDIR) return OpenFolder(parts, true).status();
-    if (parts.empty()) return InternalError("its name names no file");
+    if (parts.empty()) return InternalError("its name does not name a file");
     const std::string last = std::move(parts.back());
     parts.pop_back();
     BRAID_ASSIGN_OR_RETURN(const int parent, OpenFolder(parts, true));
@@ -131,7 +131,7 @@ class Unpacker {
     // A later entry replaces an earlier one of the same name, as in other tools. The earlier one is unlinked,
     // never written to: it may be a link.
     if (::unlinkat(parent, last.c_str(), 0) != 0 && errno != ENOENT)
-      return ErrnoError("it cannot replace what has its name", errno);
+      return ErrnoError("cannot replace the existing entry", errno);
     if (hard_link != nullptr) return MakeHardLink(hard_link, parent, last);
     switch (type) {
       case AE_IFREG:
@@ -139,7 +139,7 @@ class Unpacker {
       case AE_IFLNK:
         return MakeSymbolicLink(entry, parent, last);
       default:
-        return InternalError("it is neither a file nor a folder nor a link");
+        return InternalError("it is not a file, folder or link");
     }
   }
 
@@ -155,15 +155,15 @@ class Unpacker {
         if (::mkdirat(above, part.c_str(), 0700) == 0) {
           BRAID_RETURN_IF_ERROR(CountEntry());
         } else if (errno != EEXIST) {
-          return ErrnoError("folder '" + part + "' cannot be made", errno);
+          return ErrnoError("cannot create folder '" + part + "'", errno);
         }
       }
       UniqueFd next(::openat(above, part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (!next.valid()) {
         if (errno == ENOTDIR || errno == ELOOP) {
-          return InternalError("'" + part + "' on the way to it is a symbolic link or a file");
+          return InternalError("its parent '" + part + "' is a symbolic link or a file");
         }
-        return ErrnoError("folder '" + part + "' on the way to it", errno);
+        return ErrnoError("cannot open its parent folder '" + part + "'", errno);
       }
       folder = std::move(next);
     }
@@ -174,15 +174,15 @@ class Unpacker {
 
   Status MakeSymbolicLink(archive_entry* entry, int parent, const std::string& name) {
     const char* target = archive_entry_symlink(entry);
-    if (target == nullptr || *target == '\0') return InternalError("it is a link to nothing");
-    if (::symlinkat(target, parent, name.c_str()) != 0) return ErrnoError("the link cannot be made", errno);
+    if (target == nullptr || *target == '\0') return InternalError("its link target is empty");
+    if (::symlinkat(target, parent, name.c_str()) != 0) return ErrnoError("cannot create the link", errno);
     return OkStatus();
   }
 
   Status MakeHardLink(const char* target, int parent, const std::string& name) {
     auto parts = Parts(target);
     if (!parts.ok() || parts->empty())
-      return InternalError("it is a hard link to '" + std::string(target) + "', outside of the archive");
+      return InternalError("it is a hard link to '" + std::string(target) + "', outside the archive");
     const std::string last = std::move(parts->back());
     parts->pop_back();
     // Duplicated, since OpenFolder() below closes its previous result.
@@ -195,7 +195,7 @@ class Unpacker {
                            "', which is not an earlier file of the archive");
     }
     if (::linkat(*there, last.c_str(), here.get(), name.c_str(), 0) != 0)
-      return ErrnoError("the hard link cannot be made", errno);
+      return ErrnoError("cannot create the hard link", errno);
     return OkStatus();
   }
 
@@ -205,12 +205,12 @@ class Unpacker {
     BRAID_RETURN_IF_ERROR(CheckBytes(size));
     const UniqueFd file(
         ::openat(parent, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file.valid()) return ErrnoError("the file cannot be made", errno);
+    if (!file.valid()) return ErrnoError("cannot create the file", errno);
     BRAID_ASSIGN_OR_RETURN(const uint64_t written, WriteData(file.get()));
     if (written < size) {
       // The file ends with a hole.
       if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
-        return ErrnoError("the file cannot be written", errno);
+        return ErrnoError("cannot write the file", errno);
       done_.bytes += size - written;
     }
     const mode_t mode = (archive_entry_perm(entry) & 0755u) | S_IRUSR | S_IWUSR;
@@ -218,7 +218,7 @@ class Unpacker {
     if (archive_entry_mtime_is_set(entry) != 0)
       times[1] = {archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)};
     if (::fchmod(file.get(), mode) != 0 || ::futimens(file.get(), times) != 0)
-      return ErrnoError("the file's permissions and time cannot be set", errno);
+      return ErrnoError("cannot set the file's permissions and time", errno);
     return OkStatus();
   }
 
@@ -240,7 +240,7 @@ class Unpacker {
       for (size_t done = 0; done < size;) {
         const ssize_t count = ::pwrite(file, data + done, size - done, offset + static_cast<off_t>(done));
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return ErrnoError("the file cannot be written", errno);
+        if (count < 0) return ErrnoError("cannot write the file", errno);
         done += static_cast<size_t>(count);
       }
       done_.bytes += static_cast<uint64_t>(offset) + size - end;
@@ -268,7 +268,7 @@ Result<UnpackProgress> UnpackArchive(int archive_fd, const std::string& folder, 
   const Utf8Locale locale;
   auto close = [](archive* a) { archive_read_free(a); };
   const std::unique_ptr<archive, decltype(close)> source(archive_read_new(), close);
-  if (!source) return InternalError("no memory to read an archive");
+  if (!source) return InternalError("not enough memory to read the archive");
   // Enables filters one by one: some of libarchive's filters run programs.
   archive_read_support_filter_gzip(source.get());
   archive_read_support_filter_bzip2(source.get());

@@ -58,7 +58,7 @@ EnvironmentStore::EnvironmentStore(Options options, WorkerSupport& support)
 
 Status EnvironmentStore::CheckRunning() const {
   if (stopping_.load(std::memory_order_relaxed))
-    return UnavailableError("the server stopped while the environment was made ready");
+    return UnavailableError("the server stopped while preparing the environment");
   return OkStatus();
 }
 

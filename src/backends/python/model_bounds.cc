@@ -21,8 +21,8 @@ FieldFault TakeNumber(const inference::ModelConfig& config, const char* name, T 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > most) {
     return {InvalidArgumentError(fmt::format(
-                "parameter {} of model '{}' is '{}'; a whole number from 0 (no limit) to {} is expected",
-                name, config.name(), text, most)),
+                "parameter {} of model '{}' is '{}'; expected a whole number from 0 (no limit) to {}", name,
+                config.name(), text, most)),
             fmt::format("parameters[{}].value.string_value", name)};
   }
   value = number;

@@ -50,7 +50,7 @@ TEST(ModelBounds, RefuseWhatIsNoSuchNumber) {
   }
   EXPECT_EQ(bounds.execute_timeout_ms, 1);
   EXPECT_THAT(ReadBounds(With("WORKER_MEMORY_MAX_BYTES", "1G"), bounds).status.message(),
-              HasSubstr("is '1G'; a whole number from 0 (no limit) to"));
+              HasSubstr("is '1G'; expected a whole number from 0 (no limit) to"));
 }
 
 }  // namespace

@@ -368,7 +368,7 @@ Result<NodeStep> NodeCalls::MakeStep(const NodeStepMessage& message, const std::
 }
 
 Status NodeCalls::OnStep(const NodeStepMessage& message) {
-  if (!receiving_) return InvalidArgumentError("the worker answers before it has loaded its nodes");
+  if (!receiving_) return InvalidArgumentError("the worker answered before it loaded its nodes");
   // Decoded first, so that memory lent by the worker returns even if the step is dropped.
   BRAID_ASSIGN_OR_RETURN(NodeStep step, MakeStep(message, receiving_));
   std::shared_ptr<Call> call;
@@ -380,11 +380,11 @@ Status NodeCalls::OnStep(const NodeStepMessage& message) {
     }
     auto it = calls_.find(message.call_id);
     if (it == calls_.end() || it->second->ended || it->second->life != receiving_)
-      return InvalidArgumentError("the worker answers an execution that it does not have");
+      return InvalidArgumentError("the worker answered an unknown execution");
     call = it->second;
     if (step.kind == NodeStep::Kind::kItem) {
       if (call->credit == 0)
-        return InvalidArgumentError("the worker sends more items of a generator than were asked for");
+        return InvalidArgumentError("the worker sent more generator items than requested");
       --call->credit;
       if (limit_ns_ > 0) call->since_ns = SteadyNowNs();
       if (!call->closed) call->ahead.push_back(std::move(step));

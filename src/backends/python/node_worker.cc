@@ -59,7 +59,7 @@ NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNo
       host_(HostOptions(graph_name, bounds, services.worker_counters), spec_, facts_, services,
             environment_->spawner(), arena_, *this) {
   calls_.SetTimeLimit(execute_timeout_ns_,
-                      fmt::format("execute() of a Python node of graph '{}' has given no answer for {} ms "
+                      fmt::format("execute() of a Python node of graph '{}' has not answered for {} ms "
                                   "(--execute-timeout-ms)",
                                   graph_name, bounds.execute_timeout_ms));
 }

@@ -22,11 +22,10 @@ namespace {
 void WarnOfStub(const std::string& model, const std::string& model_path, Logger& log) {
   const std::string stub = model_path + "/triton_python_backend_stub";
   if (access(stub.c_str(), F_OK) != 0) return;
-  BRAID_LOG_WARNING(
-      log,
-      "model '{}': '{}' is not used; models run in an interpreter as it is, without a stub: name "
-      "an environment with parameter EXECUTION_ENV_PATH",
-      model, stub);
+  BRAID_LOG_WARNING(log,
+                    "model '{}': '{}' is not used: models run without a stub; set parameter "
+                    "EXECUTION_ENV_PATH to an environment",
+                    model, stub);
 }
 
 PythonEnvironment& EnvironmentOf(const ModelLocation& location) {

@@ -165,7 +165,7 @@ Status PythonInstance::MakeResponse(const ResponseMessage& message, WorkerMemory
       return InvalidArgumentError("the worker sent a tensor without a type");
     const auto bytes = ByteSize(output.type, output.shape);
     if (output.type != DataType::kBytes && (!bytes || *bytes != tensor.data.size())) {
-      return InvalidArgumentError("the worker sent a tensor whose size is not that of its shape");
+      return InvalidArgumentError("the worker sent a tensor whose size does not match its shape");
     }
   }
   return OkStatus();
@@ -183,14 +183,14 @@ Status PythonInstance::HandleResponse(const ResponseMessage& message, WorkerMemo
   {
     MutexLock lock(mutex_);
     Slot* const slot = Find(message.request_id);
-    if (slot == nullptr) return InvalidArgumentError("the worker answers a request that it does not have");
+    if (slot == nullptr) return InvalidArgumentError("the worker answered an unknown request");
     if (slot->given_up) {
       if (message.final) FreeSlot(index);
       return OkStatus();
     }
     request = slot->request.get();
     if (response && !Placed(*request, response->outputs))
-      return InvalidArgumentError("the worker leaves an output on a GPU that is not wanted there");
+      return InvalidArgumentError("the worker left an output on a GPU, which the request does not allow");
     times = slot->times;
     host_.NoteServed();
     if (execute_timeout_ns_ > 0) {
@@ -240,8 +240,7 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
   {
     MutexLock lock(mutex_);
     Slot* const slot = Find(id);
-    if (slot == nullptr)
-      return InvalidArgumentError("the worker reschedules a request that it does not have");
+    if (slot == nullptr) return InvalidArgumentError("the worker rescheduled an unknown request");
     request = std::move(slot->request);
     FreeSlot(static_cast<uint32_t>(id));
   }
@@ -254,7 +253,7 @@ Result<std::unique_ptr<InferenceRequest>> PythonInstance::TakeBack(uint64_t id) 
 
 std::string PythonInstance::OverdueText() const {
   return fmt::format(
-      "execute() of model '{}' has given no answer for {} ms in instance '{}' (--execute-timeout-ms, "
+      "execute() of model '{}' has not answered for {} ms in instance '{}' (--execute-timeout-ms, "
       "EXECUTE_TIMEOUT_MS)",
       facts_.model_name, execute_timeout_ns_ / 1'000'000, spec_.name);
 }

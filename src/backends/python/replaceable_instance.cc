@@ -196,10 +196,8 @@ ReplaceableInstance::WorkerPtr ReplaceableInstance::StartFresh() {
   fresh->instance->Join();
   Forget(fresh);
   if (!told_to_stop) {
-    BRAID_LOG_ERROR(
-        log_,
-        "instance '{}' goes on with its process, as a fresh one could not be started: {}; next try in {} s",
-        options_.name, status.message(), kNextTryNs / 1'000'000'000);
+    BRAID_LOG_ERROR(log_, "instance '{}' keeps its process; cannot start a new one: {}; next try in {} s",
+                    options_.name, status.message(), kNextTryNs / 1'000'000'000);
   }
   return nullptr;
 }
@@ -281,8 +279,7 @@ void ReplaceableInstance::Retire(const WorkerPtr& worker, bool bounded) {
   worker->instance->BeginStop(end_ns);
   if (late) {
     worker->instance->End(
-        "it took too much memory (--worker-memory-max-bytes) and has not answered all its "
-        "requests in time");
+        "it exceeded --worker-memory-max-bytes and did not answer all its requests in time");
   }
   worker->instance->Join();
   Forget(worker);
@@ -293,7 +290,7 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
   const WorkerPtr old = Current();
   BRAID_LOG_WARNING(log_,
                     "instance '{}' takes {} bytes of memory, more than {} (--worker-memory-max-bytes, "
-                    "WORKER_MEMORY_MAX_BYTES); a fresh process is started in its place",
+                    "WORKER_MEMORY_MAX_BYTES); starting a new process",
                     options_.name, bytes, options_.memory_max_bytes);
   const WorkerPtr fresh = StartFresh();
   if (fresh == nullptr) return;
@@ -321,11 +318,10 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
     if (counters_ != nullptr) counters_->memory_replacements.fetch_add(1);
     if (sequences > 0) {
       BRAID_LOG_WARNING(log_,
-                        "instance '{}' was replaced while it had {} sequences, which are lost: they have not "
-                        "ended within {} s",
+                        "instance '{}' was replaced and lost {} sequences, which did not end within {} s",
                         options_.name, sequences, kSequencesEndNs / 1'000'000'000);
     }
-    BRAID_LOG_INFO(log_, "instance '{}' has a fresh process after {} ms", options_.name,
+    BRAID_LOG_INFO(log_, "instance '{}' has a new process after {} ms", options_.name,
                    (SteadyNowNs() - begin_ns) / 1'000'000);
     Retire(old, true);
   } else {
@@ -337,8 +333,7 @@ void ReplaceableInstance::Replace(uint64_t bytes) {
     // If it died, it restarts by itself.
     if (!held && !died) {
       if (counters_ != nullptr) counters_->memory_replacements.fetch_add(1);
-      old->instance->End(
-          "it took too much memory (--worker-memory-max-bytes) and has not returned from execute() in time");
+      old->instance->End("it exceeded --worker-memory-max-bytes and did not return from execute() in time");
     }
     Retire(fresh, false);
   }

@@ -71,7 +71,7 @@ class Telling {
         if (length < 0 && errno != EINTR) return ErrnoError("read", errno);
         if (length == 0) return End();
         if (length > 0) text_.append(block, static_cast<size_t>(length));
-        if (text_.size() > kMostText) return InternalError("the process that unpacks it says too much");
+        if (text_.size() > kMostText) return InternalError("its unpacking process sent too much output");
         TakeLines();
       }
       BRAID_RETURN_IF_ERROR(report_(progress_));
@@ -92,7 +92,7 @@ class Telling {
   Result<UnpackProgress> End() {
     if (done_ && text_.empty()) return progress_;
     if (text_.starts_with(kError)) return InternalError(text_.substr(1));
-    return InternalError("the process that unpacks it has ended before it was done");
+    return InternalError("its unpacking process ended early");
   }
 
   const UniqueFd pipe_;
@@ -145,7 +145,7 @@ int RunUnpackEnvironment(int argc, const char* const* argv) {
     if (now - told_ns < kTellNs) return OkStatus();
     told_ns = now;
     // If the reader is gone, the result is not needed.
-    return Write(Line(kProgress, progress)) ? OkStatus() : CancelledError("not wanted any more");
+    return Write(Line(kProgress, progress)) ? OkStatus() : CancelledError("no longer needed");
   };
   // Opened again, by its name among this process's descriptors.
   Status status = ConfineProcess({{folder, true}, {fmt::format("/proc/self/fd/{}", kArchive)}});

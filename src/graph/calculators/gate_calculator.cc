@@ -16,11 +16,12 @@ class GateCalculator final : public Calculator {
     const bool by_stream = inputs.Has("ALLOW") || inputs.Has("DISALLOW");
     const bool by_side_packet = side_packets.Has("ALLOW") || side_packets.Has("DISALLOW");
     if (by_stream && by_side_packet) {
-      return InvalidArgumentError("ALLOW or DISALLOW is either an input_stream or an input_side_packet");
+      return InvalidArgumentError(
+          "ALLOW or DISALLOW must be an input_stream or an input_side_packet, not both");
     }
     if ((inputs.Has("ALLOW") && inputs.Has("DISALLOW")) ||
         (side_packets.Has("ALLOW") && side_packets.Has("DISALLOW"))) {
-      return InvalidArgumentError("it has either ALLOW or DISALLOW, not both");
+      return InvalidArgumentError("it cannot have both ALLOW and DISALLOW");
     }
     const int streams = inputs.Count("");
     if (contract.outputs().Count("") != streams) {

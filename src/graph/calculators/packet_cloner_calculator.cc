@@ -19,7 +19,7 @@ class PacketClonerCalculator final : public Calculator {
     if (tick < 0) return InvalidArgumentError("it needs the input_stream TICK");
     if (contract.outputs().Count("") != streams) {
       return InvalidArgumentError("it has " + std::to_string(streams) +
-                                  " input_stream without a tag beside the tick, and " +
+                                  " input_stream without a tag besides TICK, and " +
                                   std::to_string(contract.outputs().Count("")) + " output_stream");
     }
     for (int i = 0; i < streams; ++i) {

@@ -22,18 +22,19 @@ class SidePacketToStreamCalculator final : public Calculator {
     for (const std::string_view one : kTags) known = known || tag == one;
     if (!known || outputs.Count(tag) != outputs.size()) {
       return InvalidArgumentError(
-          "its output_stream must have one tag of AT_PRESTREAM, AT_POSTSTREAM, AT_ZERO, AT_TICK, "
+          "its output_stream must have one of the tags AT_PRESTREAM, AT_POSTSTREAM, AT_ZERO, AT_TICK, "
           "AT_FIRST_TICK and "
           "AT_TIMESTAMP");
     }
     const bool ticks = tag == "AT_TICK" || tag == "AT_FIRST_TICK";
     if (ticks != contract.inputs().Has("TICK")) {
       return InvalidArgumentError(
-          "the input_stream TICK goes with AT_TICK and AT_FIRST_TICK, and only with them");
+          "AT_TICK and AT_FIRST_TICK need the input_stream TICK; other tags must not have it");
     }
     const bool at_timestamp = tag == "AT_TIMESTAMP";
     if (at_timestamp != side_packets.Has("TIMESTAMP")) {
-      return InvalidArgumentError("the input_side_packet TIMESTAMP goes with AT_TIMESTAMP, and only with it");
+      return InvalidArgumentError(
+          "AT_TIMESTAMP needs the input_side_packet TIMESTAMP; other tags must not have it");
     }
     if (side_packets.Count("") != outputs.size()) {
       return InvalidArgumentError("it has " + std::to_string(side_packets.Count("")) +

@@ -20,7 +20,7 @@ class MuxHandler final : public InputHandler {
       step.error = InvalidArgumentError(
           "SELECT has " +
           (chosen != nullptr ? std::to_string(*chosen) : std::string("a value that is not an int")) + " at " +
-          at.DebugString() + "; expected a number of an input, 0 to " + std::to_string(control - 1));
+          at.DebugString() + "; expected an input number from 0 to " + std::to_string(control - 1));
       return step;
     }
     while (!inputs.queue(*chosen).empty() && inputs.queue(*chosen).front().timestamp() < at) {
@@ -50,8 +50,8 @@ HandlerPlan PlanMuxHandler(const ::mediapipe::MediaPipeOptions&, const Contract&
   const Ports& inputs = contract.inputs();
   if (inputs.size() < 2 || inputs[inputs.size() - 1].tag != "SELECT" || inputs.Count("SELECT") != 1) {
     return InvalidArgumentError(
-        "MuxInputStreamHandler needs inputs INPUT:0, INPUT:1, ... and, as the last in the order of tags, one "
-        "SELECT");
+        "MuxInputStreamHandler needs inputs INPUT:0, INPUT:1, ... and one SELECT, which must sort last by "
+        "tag");
   }
   const std::optional<PortType>& type = contract.input_types()[static_cast<size_t>(inputs.size() - 1)];
   if (type && type->kind() == PortType::Kind::kValue && !(*type->value_type() == ValueType::Of<int>())) {

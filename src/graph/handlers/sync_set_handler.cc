@@ -67,7 +67,7 @@ HandlerPlan PlanSyncSetHandler(const ::mediapipe::MediaPipeOptions& options, con
       const int input = tag_index ? contract.inputs().Find(tag_index->tag, tag_index->index) : -1;
       const std::string where = "sync_set of SyncSetInputStreamHandler: tag_index '" + text + "'";
       if (input < 0) return InvalidArgumentError(where + " is not an input of the node");
-      if (used[static_cast<size_t>(input)]) return InvalidArgumentError(where + " is there twice");
+      if (used[static_cast<size_t>(input)]) return InvalidArgumentError(where + " is listed twice");
       used[static_cast<size_t>(input)] = true;
       members.push_back(input);
     }

@@ -284,15 +284,14 @@ TEST_F(StatefulServers, ParametersNameSequencesOverGrpc) {
   EXPECT_EQ(Outcome(request), "6 end");
   AddParameters(request, 7, false, true);
   EXPECT_EQ(Outcome(request),
-            "3: the sequence of the request is '6' by its inputs and '7' by its parameters");
+            "3: the request names two sequences: '6' by its inputs and '7' by its parameters");
   AddParameters(request, 6, true, false);
   EXPECT_EQ(Outcome(request),
-            "3: sequence_control_input says something else than the parameters sequence_start and "
+            "3: sequence_control_input contradicts the parameters sequence_start and "
             "sequence_end");
   request = Request();
   (*request.mutable_parameters())["sequence_id"].set_string_param("six");
-  EXPECT_EQ(Outcome(request),
-            "3: a sequence of a stateful model is named by a number, not by the text 'six'");
+  EXPECT_EQ(Outcome(request), "3: a sequence of a stateful model needs a numeric id, not 'six'");
 }
 
 TEST_F(StatefulServers, TellsFaultsOfInputsInTheirOrderOverGrpc) {
@@ -450,12 +449,11 @@ TEST_F(StatefulServers, MetadataNamesSequencesOverGrpc) {
   EXPECT_EQ(Outcome(request, {"9"}), "9 start");
   EXPECT_EQ(Outcome(request, {"9", "9"}), "9 start");
   EXPECT_EQ(Outcome(request, {"9", "8"}), "3: the header braid-sequence-id has different values");
-  EXPECT_EQ(Outcome(request, {"nine"}),
-            "3: a sequence of a stateful model is named by a number, not by the text 'nine'");
+  EXPECT_EQ(Outcome(request, {"nine"}), "3: a sequence of a stateful model needs a numeric id, not 'nine'");
   EXPECT_EQ(Outcome(request, {"0"}), "0 start");
   AddId(request, Form::kRaw, 8);
   const std::string other =
-      "3: the sequence of the request is '9' by its header braid-sequence-id and '8' by its body";
+      "3: the request names two sequences: '9' by its header braid-sequence-id and '8' by its body";
   EXPECT_EQ(Outcome(request, {"9"}), other);
   EXPECT_EQ(Outcome(request, {"8"}), "8 start");
   request = Request();
@@ -473,9 +471,9 @@ TEST_F(StatefulServers, InputsNameSequencesOverHttp) {
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":6,"sequence_start":true},)" + Inputs({})), "6 start");
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":6},)" + Inputs({JsonId("[6]")})), "6");
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":6},)" + Inputs({JsonId("[7]")})),
-            Error(400, "the sequence of the request is '7' by its inputs and '6' by its parameters"));
+            Error(400, "the request names two sequences: '7' by its inputs and '6' by its parameters"));
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":"six"},)" + Inputs({})),
-            Error(400, "a sequence of a stateful model is named by a number, not by the text 'six'"));
+            Error(400, "a sequence of a stateful model needs a numeric id, not 'six'"));
 }
 
 TEST_F(StatefulServers, BytesNameSequencesOverHttp) {
@@ -557,10 +555,10 @@ TEST_F(StatefulServers, TellsFaultsOfBytesOverHttp) {
             Error(400, "Unexpected value of sequence control input"));
   EXPECT_EQ(HttpOutcome(Inputs({BinaryId(), BinaryControl()}), Id(0) + Control(2)), Error(400, kNoId));
   EXPECT_EQ(HttpOutcome(R"("parameters":{"sequence_id":6},)" + Inputs({BinaryId()}), Id(7)),
-            Error(400, "the sequence of the request is '7' by its inputs and '6' by its parameters"));
+            Error(400, "the request names two sequences: '7' by its inputs and '6' by its parameters"));
   EXPECT_EQ(
       HttpOutcome(Inputs({BinaryId()}), Id(7), "Braid-Sequence-Id: 6\r\n"),
-      Error(400, "the sequence of the request is '6' by its header braid-sequence-id and '7' by its body"));
+      Error(400, "the request names two sequences: '6' by its header braid-sequence-id and '7' by its body"));
   EXPECT_EQ(HttpOutcome(Inputs({BinaryId()}), Id(7) + "more"),
             Error(400,
                   "Invalid content size of tensor proto - unexpected additional input data for model "
@@ -587,7 +585,7 @@ TEST_F(StatefulServers, AHeaderNamesSequencesOverHttp) {
             Error(400, "the header braid-sequence-id must be UTF-8"));
   EXPECT_EQ(
       HttpOutcome(Inputs({JsonId("[8]")}), "", "Braid-Sequence-Id: 9\r\n"),
-      Error(400, "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body"));
+      Error(400, "the request names two sequences: '9' by its header braid-sequence-id and '8' by its body"));
   // A body without JSON cannot name another sequence.
   const TestResponse raw = Post("/v2/models/stateful/infer", std::string(8, '\0'),
                                 "Inference-Header-Content-Length: 0\r\nBraid-Sequence-Id: 9\r\n");
@@ -667,7 +665,7 @@ TEST_F(StatefulServers, GenerateTakesSequences) {
                   "Could not parse input content. Not valid ndarray detected - attempt to access JSON "
                   "non-unsigned-integer as unsigned-integer"));
   EXPECT_EQ(outcome(R"(,"sequence_id":4,"parameters":{"sequence_id":5})"),
-            Error(400, "the sequence of the request is '4' by its inputs and '5' by its parameters"));
+            Error(400, "the request names two sequences: '4' by its inputs and '5' by its parameters"));
 }
 
 TEST_F(StatefulServers, AnswersWithTheIdOverGrpc) {
@@ -780,7 +778,7 @@ TEST_F(StatefulServers, ReadsAStreamInItsOrder) {
     EXPECT_EQ(response.infer_response().id(), std::to_string(i));
     EXPECT_EQ(response.error_message(),
               i == 50
-                  ? "the sequence of the request is '9' by its header braid-sequence-id and '8' by its body"
+                  ? "the request names two sequences: '9' by its header braid-sequence-id and '8' by its body"
                   : "");
   }
   EXPECT_TRUE(stream->Finish().ok());
@@ -858,11 +856,11 @@ TEST_F(SequenceHeader, NamesSequencesOfTritonModels) {
   (*request.mutable_parameters())["sequence_id"].set_string_param("12");
   EXPECT_EQ(Outcome(request, {"12"}), "'12'");
   EXPECT_EQ(Outcome(request, {"13"}),
-            "3: the sequence of the request is '13' by its header braid-sequence-id and '12' by its body");
+            "3: the request names two sequences: '13' by its header braid-sequence-id and '12' by its body");
   EXPECT_EQ(
       HttpOutcome(R"("parameters":{"sequence_id":4},)" + Inputs({}), "", "Braid-Sequence-Id: 5\r\n",
                   "numbers"),
-      Error(400, "the sequence of the request is '5' by its header braid-sequence-id and '4' by its body"));
+      Error(400, "the request names two sequences: '5' by its header braid-sequence-id and '4' by its body"));
   EXPECT_EQ(Post("/v2/models/texts/generate", R"({"INPUT0":[1,2]})", "Braid-Sequence-Id: 12\r\n").status,
             200);
   EXPECT_EQ(Seen(), std::vector<std::string>{"'12'"});
@@ -877,7 +875,7 @@ TEST_F(SequenceHeader, NamesSequencesOfWhatAsksOthers) {
   EXPECT_EQ(Both("graph", "12"), "12");
   // A graph sees its parameters unchanged.
   const std::string other =
-      "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body";
+      "the request names two sequences: '12' by its header braid-sequence-id and '13' by its body";
   ModelInferRequest request = Request(Form::kRaw, "graph");
   (*request.mutable_parameters())["sequence_id"].set_int64_param(13);
   EXPECT_EQ(Outcome(request, {"12"}), "3: " + other);

@@ -192,7 +192,7 @@ TEST_F(SequencesOverGrpc, AHeaderMayNameThem) {
   Id(12);
   EXPECT_EQ(Build("12"), OkStatus());
   Id(13);
-  ExpectError("the sequence of the request is '12' by its header braid-sequence-id and '13' by its body",
+  ExpectError("the request names two sequences: '12' by its header braid-sequence-id and '13' by its body",
               "12");
 }
 

@@ -468,7 +468,7 @@ TEST_F(StatefulTfsRest, AHeaderNamesTheSequence) {
   EXPECT_EQ(other.status, 400);
   EXPECT_EQ(
       other.body,
-      R"({"error":"the sequence of the request is '12' by its header braid-sequence-id and '13' by its )"
+      R"({"error":"the request names two sequences: '12' by its header braid-sequence-id and '13' by its )"
       R"(body"})");
   const TestResponse twice = PredictWithHeader(R"({"inputs":[[1,2]]})", "12\r\nBraid-Sequence-Id: 13");
   EXPECT_EQ(twice.status, 400);

@@ -671,7 +671,7 @@ TEST_F(StatefulTfsGrpcTest, MetadataNamesTheSequence) {
   status = predict(Request(13, 1), "12", response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(),
-            "the sequence of the request is '12' by its header braid-sequence-id and '13' by its body");
+            "the request names two sequences: '12' by its header braid-sequence-id and '13' by its body");
   EXPECT_EQ(stateful_->api_counters().fail(kPredict), 2u);
 }
 
