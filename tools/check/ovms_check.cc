@@ -175,7 +175,7 @@ void OvmsCheck::NoteTwice(const File& file, std::string_view list, std::string_v
     const JsonField* name = file.fields.Find(place + std::string(inside) + "/name");
     if (name == nullptr || names.insert(name->value).second) continue;
     findings_.Add({Level::kNote, "given-twice", file.path, name->at,
-                   "the name '" + name->value + "' is given twice; the first entry is used",
+                   "the name '" + name->value + "' is a duplicate; the first entry is used",
                    "remove one of them", "", name->value});
   }
 }

@@ -77,7 +77,7 @@ class Nodes:
 
     def _make(self, name: str, file: str):
         if not os.path.isfile(file):
-            raise NodeError(name, file, "there is no such file")
+            raise NodeError(name, file, "no such file")
         try:
             module = self._import(file)
         except BaseException as error:

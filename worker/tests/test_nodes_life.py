@@ -60,7 +60,7 @@ def test_a_node_that_cannot_be_loaded(graph_of, tmp_path, source, error):
 def test_a_missing_file(graph_of, tmp_path):
     path = tmp_path / "none.py"
     running = graph_of([node(path, "the node")], expect_ok=False)
-    assert running.loaded["error"] == f"Python node 'the node' ({tmp_path.name}/none.py): there is no such file"
+    assert running.loaded["error"] == f"Python node 'the node' ({tmp_path.name}/none.py): no such file"
 
 
 TELLS = """
