@@ -116,7 +116,7 @@ TEST(EncodedImages, HaveThePrecisionOfTheInput) {
   EXPECT_THAT(Values<uint16_t>(*Decode(Info(DataType::kFp16, {1, 1, 2, 3}), {TwoPixels()})),
               ElementsAre(0x4f80, 0x4d00, 0x4900, 0x5810, 0x5780, 0x56e0));
   EXPECT_EQ(Decode(Info(DataType::kBool, {1, 1, 2, 3}), {TwoPixels()}).status(),
-            FaultError(Fault::kInvalidPrecision, "images cannot be BOOL; input name: b"));
+            FaultError(Fault::kInvalidPrecision, "images cannot have datatype BOOL; input name: b"));
 }
 
 TEST(EncodedImages, AreGrayForOneChannel) {

@@ -768,7 +768,7 @@ TEST_F(EnsembleTest, SaysWhatDoesNotFit) {
   ServableInfo large = EnsembleInfo(StepText("few", "X", "Y"));
   large.max_batch_size = 3;
   EXPECT_EQ(MakeEnsemble(std::move(large), deps_).status().message(),
-            "in ensemble 'e', 'max_batch_size' is 3, and step 'few' (number 1) takes 2 at most");
+            "in ensemble 'e', 'max_batch_size' is 3, but step 'few' (number 1) takes 2 at most");
   EXPECT_EQ(
       fault("step { model_name: 'a' input_map { key: 'IN' value: 'X' } output_map { key: 'Z' value: 'Y' } }"),
       "in ensemble 'e', the 'output_map' of step 'a' (number 1) names output 'Z', which model 'a' does not "

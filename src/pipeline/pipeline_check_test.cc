@@ -90,7 +90,7 @@ TEST_F(PipelineCheck, NodeNames) {
               "pipeline 'p', node 'request': the name is reserved for the pipeline's inputs or outputs");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Dl("a", "vector", {"IN=request/x"}, {"OUT=y", "MORE=y"})}),
               Fault::kPipelineMissingDataSource,
-              "pipeline 'p', node 'a', output 'MORE': alias 'y' stands for output 'OUT' already");
+              "pipeline 'p', node 'a', output 'MORE': alias 'y' already stands for output 'OUT'");
 }
 
 TEST_F(PipelineCheck, Models) {
@@ -136,7 +136,7 @@ TEST_F(PipelineCheck, OutputsOfDemultiplexers) {
               "pipeline 'p', node 'a', output 'OUT': shape (-1) has fewer than 2 dimensions");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), 3)}),
               Fault::kPipelineDemultiplyCountDoesNotMatch,
-              "pipeline 'p', node 'a', output 'OUT': demultiply_count is 3, the shape (4,10)");
+              "pipeline 'p', node 'a', output 'OUT': demultiply_count is 3, but the shape is (4,10)");
   EXPECT_EQ(Fault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "fixed", {"IN=request/x"}, {"OUT=y"}), 4)})),
             "");
   ExpectFault(Entry({"x"}, {"out=a/y"}, {Cutting(Dl("a", "texts", {"IN=request/x"}, {"OUT=y"}), 3)}),

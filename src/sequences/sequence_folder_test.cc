@@ -31,7 +31,7 @@ TEST(SequenceFolder, BelongsToOneServer) {
   ASSERT_TRUE(first->ok());
   EXPECT_EQ(SequenceFolder::Open(scratch.path()).status(),
             InvalidArgumentError("the folder for sequence states '" + scratch.path() +
-                                 "', is used by another server"));
+                                 "' is used by another server"));
   first.reset();
   EXPECT_TRUE(SequenceFolder::Open(scratch.path()).ok());
 }

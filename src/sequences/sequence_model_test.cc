@@ -475,7 +475,7 @@ TEST_F(SequenceModelTest, FeedsTheStateBack) {
   InferenceResponse wrong = answer(6);
   wrong.outputs[1].type = DataType::kFp32;
   Finish(0, wrong);
-  EXPECT_EQ(three.sink->status(), InternalError("model 'm' gave state 'OUT_STATE' as FP32 [1,1], but its "
+  EXPECT_EQ(three.sink->status(), InternalError("model 'm' returned state 'OUT_STATE' as FP32 [1,1], but its "
                                                 "configuration says INT32 [1,-1]"));
   auto other = Send(uint64_t{2}, kStart);
   EXPECT_EQ(Running(), "-,2");

@@ -339,7 +339,7 @@ TEST(Options, ReadsCacheAndRateLimit) {
   EXPECT_THAT(Parse({"models", "--cache-config=redis,host=x"}).err,
               HasSubstr("unknown cache 'redis'; expected 'local'"));
   EXPECT_THAT(Parse({"models", "--cache-config=local,size=x"}).err, HasSubstr("'x' is not a whole number"));
-  EXPECT_THAT(Parse({"models", "--cache-config=local,depth=1"}).err, HasSubstr("no setting 'depth'"));
+  EXPECT_THAT(Parse({"models", "--cache-config=local,depth=1"}).err, HasSubstr("unknown setting 'depth'"));
   for (const char* wrong : {"R1", "R1:x", ":1", "R1:1:-1", "R1:1:2:3"}) {
     EXPECT_THAT(Parse({"models", "--rate-limit-resource", wrong}).err,
                 HasSubstr("must have the form RESOURCE:COUNT or RESOURCE:COUNT:DEVICE"))

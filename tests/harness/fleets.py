@@ -214,4 +214,4 @@ class Load(Threads):
         return [what for began, _, what in list(self.done) if begin <= began < end]
 
     def errors(self, since=0.0):
-        return [what for what in self.between(since) if isinstance(what, Exception)]
+        return [str(what) for what in self.between(since) if isinstance(what, Exception)]

@@ -81,7 +81,7 @@ TEST(MakeStep, TakesOneForAnOpenDimensionAndSaysSo) {
   ASSERT_TRUE(step.ok());
   EXPECT_THAT(step->inputs[1].shape, ElementsAre(2, 4));
   options.batch = 9;
-  EXPECT_THAT(MakeStep(model, options, random).status().message(), HasSubstr("at most 8, not 9"));
+  EXPECT_THAT(MakeStep(model, options, random).status().message(), HasSubstr("at most 8, got 9"));
   model.max_batch_size = 0;
   EXPECT_EQ(MakeStep(model, options, random).status().message(),
             "model m does not support batches: -b must be 1");
