@@ -525,7 +525,7 @@ def test_a_folder_that_is_no_repository(repository, serve, tmp_path):
     mixed.add("m", plus(1), PLUS_CONFIG)
     (mixed.path / "config.json").write_text('{"model_config_list": []}')
     server = serve(model, "--exit-on-error=false", "--strict-readiness=false")
-    server.wait_for_log(f"'{model}' looks like the folder of a model: .* braid serve {repository.path}\n")
+    server.wait_for_log(f"'{model}' looks like the folder of a model; .* braid serve {repository.path}\n")
     server = serve(tmp_path / "empty")
     server.wait_for_log(f"'{tmp_path}/empty' has no model folder; expected MODEL/config.pbtxt and MODEL/1/ in it")
     server = serve(mixed)

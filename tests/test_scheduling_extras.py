@@ -194,7 +194,7 @@ def test_random_warmup_has_the_shape_and_strings_of_the_type(repository, serve):
         (
             """{ name: "short" batch_size: 1
                  inputs { key: "IN" value { data_type: TYPE_STRING dims: [1] input_data_file: "short" } } }""",
-            "'warmup/short' must hold 1 elements of TYPE_STRING, it has 3 bytes",
+            "'warmup/short' must hold 1 elements of TYPE_STRING, got 3 bytes",
         ),
     ],
 )

@@ -350,7 +350,7 @@ def test_a_state_of_another_type_is_an_error(client):
     send(client, "zero", 5, 831, start=True)
     with client.fails(
         "INTERNAL",
-        "model 'zero' gave state 'NEW_STATE' as FP32 [1,3], but its configuration says INT64 [1,-1]",
+        "model 'zero' returned state 'NEW_STATE' as FP32 [1,3], but its configuration says INT64 [1,-1]",
     ):
         send(client, "zero", -2, 831)
     assert send(client, "zero", 1, 831, end=True).as_numpy("OUT").tolist() == [[6, 5, 1]]

@@ -278,7 +278,7 @@ def test_a_folder_belongs_to_one_server(tmp_path):
     with setting.serve_keeping():
         status, text = serve_and_fail(models, "--sequence_state_path", setting.states)
         assert status == 1
-        assert f"'{setting.states}', is used by another server" in text
+        assert f"'{setting.states}' is used by another server" in text
 
 
 def test_both_spellings_are_options(tmp_path):

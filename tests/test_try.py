@@ -122,7 +122,7 @@ def test_text_and_files(server, tmp_path, protocol):
     np.save(tmp_path / "float.npy", array.astype(np.float64))
     refused = attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/float.npy")
     assert refused.returncode == 2
-    assert "it has elements of FP64, and input IN of INT64" in refused.stderr
+    assert "it has elements of FP64, but input IN needs INT64" in refused.stderr
     (tmp_path / "values.json").write_text("[[7, 8]]")
     assert outputs(attempt(server, protocol, "any", "-d", f"IN=@{tmp_path}/values.json", "--json"))[0]["OUT"][
         "data"
