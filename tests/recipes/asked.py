@@ -1,5 +1,6 @@
 """The additions of CONTRIBUTING.md's recipes, as their users see them."""
 
+import re
 import subprocess
 
 import numpy as np
@@ -15,10 +16,9 @@ MIRROR = config(
 
 
 def test_an_option_is_read_and_shown():
-    shown = subprocess.run(
-        [BINARY, "serve", "--print-config", "--greeting", "good day"], capture_output=True, text=True, check=True
-    )
-    assert "good day" in shown.stdout
+    command = [BINARY, "serve", "models", "--print-config", "--greeting", "good day"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.search(r"^greeting +good day +hello +command line$", shown.stdout, re.MULTILINE)
     described = subprocess.run([BINARY, "serve", "--help-all"], capture_output=True, text=True, check=True)
     assert "A text without effect" in described.stdout
 
@@ -41,7 +41,7 @@ def test_a_route_and_a_protocol_answer_and_are_described(repository, serve):
     assert server.json("GET", "/hello/m") == (200, {"hello": "ready"})
     assert server.json("GET", "/hello/n") == (200, {"hello": "not ready"})
     paths = server.json("GET", "/openapi.json")[1]["paths"]
-    assert {"/v2/greeting", "/hello/{m}"} <= set(paths)
+    assert {"/v2/greeting", "/hello/{model}"} <= set(paths)
 
 
 def test_a_calculator_runs_in_graphs(tmp_path, connect):

@@ -52,7 +52,7 @@ class MirrorModel final : public BackendModel, public Instance {
 
 Result<std::unique_ptr<BackendModel>> MirrorBackend::Create(
     const ModelLocation&, std::shared_ptr<const inference::ModelConfig> config) {
-  return std::make_unique<MirrorModel>(std::move(config));
+  return std::unique_ptr<BackendModel>(std::make_unique<MirrorModel>(std::move(config)));
 }
 
 }  // namespace braid
