@@ -41,7 +41,7 @@ concept NamesItsFields = requires(T& value) {
 };
 
 // LastOf() is the largest value of an enum that a message may have.
-constexpr LoadMode LastOf(LoadMode) { return LoadMode::kNodes; }
+constexpr LoadMode LastOf(LoadMode) { return LoadMode::kForked; }
 constexpr AskTopic LastOf(AskTopic) { return AskTopic::kTakesDeviceInputs; }
 // User code knows only the codes of TritonError.
 constexpr StatusCode LastOf(StatusCode) { return StatusCode::kCancelled; }

@@ -94,6 +94,8 @@ enum class LoadMode : uint8_t {
   kInstance = 0,      // import, construct, initialize; then wait for executions
   kAutoComplete = 1,  // import, call auto_complete_config, answer, exit
   kNodes = 2,         // the Python nodes of a graph; node_messages.h describes model_config
+  kTemplate = 3,      // as kInstance; then fork instances on request. UNSUPPORTED if that is not possible
+  kForked = 4,        // by a fork of a template: become the instance
 };
 
 struct LoadMessage {

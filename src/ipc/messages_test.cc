@@ -578,7 +578,7 @@ TEST(Messages, WrongNumbersAreRefused) {
     Encode(out, message);
     return !Decode(out, message);
   };
-  EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(3)}));
+  EXPECT_TRUE(refused(LoadMessage{.mode = static_cast<LoadMode>(5)}));
   EXPECT_TRUE(refused(LoadedMessage{.code = static_cast<StatusCode>(14)}));
   EXPECT_TRUE(refused(ResponseMessage{.code = static_cast<StatusCode>(14)}));
   EXPECT_TRUE(refused(ResponseMessage{.final = false, .has_response = false}));

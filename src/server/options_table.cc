@@ -27,6 +27,8 @@ constexpr Choices<ControlMode> kControlModes = {
     {{"none", ControlMode::kNone}, {"poll", ControlMode::kPoll}, {"explicit", ControlMode::kExplicit}}};
 constexpr Choices<WorkerStart> kWorkerStarts = {
     {{"fork", WorkerStart::kFork}, {"fresh", WorkerStart::kFresh}}};
+constexpr Choices<ShareInstances> kShareInstances = {
+    {{"off", ShareInstances::kOff}, {"auto", ShareInstances::kAuto}, {"on", ShareInstances::kOn}}};
 constexpr Choices<StoreMode> kStoreModes = {
     {{"durable", StoreMode::kDurable}, {"behind", StoreMode::kBehind}, {"drain", StoreMode::kDrain}}};
 constexpr Choices<StoreAway> kStoreAways = {
@@ -543,6 +545,10 @@ const OptionSpec kOptionTable[] = {
     Works("worker-start", "HOW", Group::kPython, OneOf<Workers<&W::worker_start>, kWorkerStarts>(),
           "How a model's process starts: fork (from a warm interpreter, fast) or fresh (a new interpreter "
           "each time)"),
+    Works("share-instances", "HOW", Group::kPython,
+          OneOf<Workers<&W::bounds, &Bounds::share_instances>, kShareInstances>(),
+          "Whether a model's instances are forked after initialize() and share its memory: off, auto (if the "
+          "process can be forked), on; for one model: parameter SHARE_INSTANCES"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::memory_keep_bytes>>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     Works("execute-timeout-ms", "MS", Group::kPython,

@@ -141,7 +141,8 @@ Status WorkerHost::Handle(const std::vector<std::byte>& message) {
 
 Status WorkerHost::StartWorker() {
   finalized_ = served_ = killed_ = asked_to_finalize_ = ended_by_force_ = false;
-  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, facts_.isolation, spawner_));
+  ForkSource* source = options_.source != nullptr && options_.source->active() ? options_.source : nullptr;
+  BRAID_ASSIGN_OR_RETURN(auto worker, WorkerProcess::Start(spec_.name, facts_.isolation, spawner_, source));
   auto conversation =
       std::make_unique<WorkerConversation>(worker->channel(), arena_, services_, log_,
                                            [this](const CallMessage& call) { return user_.OriginOf(call); });
@@ -156,7 +157,7 @@ Status WorkerHost::StartWorker() {
   const Status status = Guarded([&] {
     BRAID_RETURN_IF_ERROR(
         worker_->AwaitSignIn([this](const std::vector<std::byte>& message) { return Handle(message); }));
-    BRAID_ASSIGN_OR_RETURN(const auto loaded, Load());
+    BRAID_ASSIGN_OR_RETURN(const auto loaded, Load(source != nullptr ? LoadMode::kForked : options_.mode));
     return user_.OnUp({worker_->channel(), conversation_->memory()}, loaded);
   });
   if (!status.ok()) {
@@ -167,7 +168,7 @@ Status WorkerHost::StartWorker() {
   return status;
 }
 
-Result<WorkerProcess::Answer> WorkerHost::Load() {
+Result<WorkerProcess::Answer> WorkerHost::Load(LoadMode mode) {
   const WorkerProcess::LoadWatch watch{
       .who = options_.title,
       .doing = "initialising",
@@ -182,8 +183,7 @@ Result<WorkerProcess::Answer> WorkerHost::Load() {
         return OkStatus();
       }};
   return worker_->Load(
-      options_.mode, facts_, spec_, [this](const std::vector<std::byte>& message) { return Handle(message); },
-      watch);
+      mode, facts_, spec_, [this](const std::vector<std::byte>& message) { return Handle(message); }, watch);
 }
 
 int64_t WorkerHost::WatchStuck(int64_t now_ns, int64_t next_ns, bool stuck,

@@ -77,6 +77,8 @@ class WorkerHost {
     // Whether the worker runs user code, which may call servables, ask the server, and fork. If not, it must
     // not do so.
     bool runs_user_code = true;
+    // While it is active, workers are forked from it, and `mode` is not used. Outlives the host; may be null.
+    ForkSource* source = nullptr;
     // Shared with the readers of the metrics; null: nothing is counted.
     std::shared_ptr<WorkerCounters::Row> counters = nullptr;
   };
@@ -123,7 +125,7 @@ class WorkerHost {
   // Starts a worker and waits until it is initialised.
   Status StartWorker();
   // Waits until the worker has loaded its user code, within the time limit.
-  Result<WorkerProcess::Answer> Load();
+  Result<WorkerProcess::Answer> Load(LoadMode mode);
   // Serves until the worker dies or has been stopped. If it was ended for breaking a rule, returns the rule.
   std::string Serve();
   // Drives the end of the worker; returns the time of the next check.

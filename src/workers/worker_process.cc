@@ -47,20 +47,36 @@ WorkerProcess::~WorkerProcess() {
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const std::string& name,
                                                             const WorkerIsolation& isolation,
-                                                            WorkerSpawner& spawner) {
+                                                            WorkerSpawner& spawner, ForkSource* source) {
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner));
+  if (source != nullptr) {
+    BRAID_RETURN_IF_ERROR(source->Use([&](const ForkServer& from) {
+      return worker->Spawn({.start = WorkerStart::kFork, .from = &from}, isolation);
+    }));
+    return worker;
+  }
   const WorkerStart start = spawner.StartOf(isolation);
-  Status started = worker->Spawn(start, isolation);
+  Status started = worker->Spawn({.start = start}, isolation);
   if (started.code() == StatusCode::kUnavailable && start == WorkerStart::kFork) {
     BRAID_LOG_WARNING(worker->log_, "{}; starting instance '{}' in a separate interpreter", started.message(),
                       name);
-    started = worker->Spawn(WorkerStart::kFresh, isolation);
+    started = worker->Spawn({.start = WorkerStart::kFresh}, isolation);
   }
   BRAID_RETURN_IF_ERROR(started);
   return worker;
 }
 
-Status WorkerProcess::Spawn(WorkerStart how, const WorkerIsolation& isolation) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::StartTemplate(const std::string& name,
+                                                                    const WorkerIsolation& isolation,
+                                                                    WorkerSpawner& spawner,
+                                                                    const UniqueFd& fork_socket) {
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(name, spawner));
+  BRAID_RETURN_IF_ERROR(
+      worker->Spawn({.start = WorkerStart::kFork, .fork_socket = fork_socket.get()}, isolation));
+  return worker;
+}
+
+Status WorkerProcess::Spawn(const WorkerSpawner::Origin& origin, const WorkerIsolation& isolation) {
   // Each try has a new channel: an unreported process may own the first one.
   Channel::WorkerEnd worker_end;
   Channel::Options options;
@@ -76,7 +92,7 @@ Status WorkerProcess::Spawn(WorkerStart how, const WorkerIsolation& isolation) {
     channel->Interrupt();
   };
   BRAID_ASSIGN_OR_RETURN(WorkerSpawner::Worker process,
-                         spawner_.Spawn(name_, how, isolation, std::move(worker_end), std::move(on_exit)));
+                         spawner_.Spawn(name_, origin, isolation, std::move(worker_end), std::move(on_exit)));
   pid_ = process.pid;
   place_ = std::move(process.place);
   readable_ = std::move(process.readable);

@@ -47,10 +47,16 @@ struct WorkerSpec {
 class WorkerProcess {
  public:
   // Starts the process; blocks until it exists. If the zygote is lost on the way, tries once more without it.
-  // `spawner` and its support outlive the worker.
+  // With `source`, it is forked from there only. `spawner` and its support outlive the worker.
   static Result<std::unique_ptr<WorkerProcess>> Start(const std::string& name,
                                                       const WorkerIsolation& isolation,
-                                                      WorkerSpawner& spawner);
+                                                      WorkerSpawner& spawner, ForkSource* source = nullptr);
+  // Starts a template, the process at the other end of `fork_socket`. Errors: UNAVAILABLE: the zygote is
+  // lost.
+  static Result<std::unique_ptr<WorkerProcess>> StartTemplate(const std::string& name,
+                                                              const WorkerIsolation& isolation,
+                                                              WorkerSpawner& spawner,
+                                                              const UniqueFd& fork_socket);
   // Kills a running process.
   ~WorkerProcess();
 
@@ -118,7 +124,7 @@ class WorkerProcess {
   Status Died(const std::string& broken_rule) const;
   WorkerProcess(std::string name, WorkerSpawner& spawner);
   // Errors: as WorkerSpawner::Spawn().
-  Status Spawn(WorkerStart how, const WorkerIsolation& isolation);
+  Status Spawn(const WorkerSpawner::Origin& origin, const WorkerIsolation& isolation);
 
   const std::string name_;
   WorkerSpawner& spawner_;

@@ -1,9 +1,7 @@
 #include "workers/worker_spawner.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +16,6 @@
 #include "base/guard.h"
 #include "base/json.h"
 #include "base/process_memory.h"
-#include "base/send_descriptors.h"
 #include "base/thread.h"
 #include "isolation/start_program.h"
 #include "isolation/worker_surroundings.h"
@@ -29,11 +26,8 @@ extern char** environ;
 namespace braid {
 namespace {
 
-constexpr size_t kMaxDatagram = 64 << 10;
 // The wait for the last output of a process that has just died.
 constexpr int64_t kZygoteLastWordsNs = 200'000'000;
-// How often a thread that waits for a zygote checks whether the spawner is ending.
-constexpr int64_t kSignInLookMs = 100;
 constexpr std::string_view kPrivateFolderPrefix = "braid-worker-";
 // Processes and threads of one worker of level separate.
 constexpr uint64_t kMostProcesses = 4096;
@@ -57,7 +51,7 @@ WorkerSpawner::~WorkerSpawner() {
   }
   if (keeper_.joinable()) keeper_.join();
   MutexLock lock(mutex_);
-  zygote_.Reset();
+  zygote_.Close();
   if (zygote_pid_ != 0) reaper_.Kill(zygote_pid_, SIGKILL);
 }
 
@@ -171,7 +165,7 @@ std::vector<WorkerLimit> WorkerSpawner::LimitsOf(IsolationLevel level) const {
 Status WorkerSpawner::ZygoteLost(const std::string& what) {
   std::string last;
   if (zygote_output_) last = zygote_output_->LastErrorLine(kZygoteLastWordsNs);
-  zygote_.Reset();
+  zygote_.Close();
   if (zygote_pid_ != 0) reaper_.Kill(zygote_pid_, SIGKILL);
   zygote_pid_ = 0;
   zygote_output_.reset();
@@ -184,33 +178,8 @@ Status WorkerSpawner::ZygoteLost(const std::string& what) {
   return UnavailableError(std::move(text));
 }
 
-Result<std::string> WorkerSpawner::ReceiveFromZygote() {
-  const int64_t deadline = SteadyNowNs() + options_.timeout_ns;
-  while (true) {
-    const int64_t left_ms = (deadline - SteadyNowNs()) / 1'000'000;
-    if (left_ms <= 0)
-      return ZygoteLost("it did not answer within " + std::to_string(options_.timeout_ns / 1'000'000'000) +
-                        " seconds (--backend-config=python,stub-timeout-seconds)");
-    if (deaths_->ending) return ZygoteLost("it is no longer needed");
-    pollfd wait{zygote_.get(), POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(std::min(left_ms, kSignInLookMs)));
-    if (ready < 0 && errno != EINTR) return ZygoteLost(ErrnoError("poll", errno).message());
-    if (ready <= 0) continue;
-    std::string text(kMaxDatagram, '\0');
-    const ssize_t length = recv(zygote_.get(), text.data(), text.size(), 0);
-    if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) return ZygoteLost("it ended while in use");
-    text.resize(static_cast<size_t>(length));
-    return text;
-  }
-}
-
 Status WorkerSpawner::StartZygote() {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
-    return ErrnoError("socketpair", errno);
-  zygote_.Reset(sockets[0]);
-  UniqueFd theirs(sockets[1]);
+  BRAID_ASSIGN_OR_RETURN(UniqueFd theirs, zygote_.Open(options_.timeout_ns, deaths_->ending));
   BRAID_ASSIGN_OR_RETURN(Pipes pipes, MakePipes());
   // The zygote belongs to no model, even if a model's load starts it.
   const LogAbout about("");
@@ -242,16 +211,15 @@ Status WorkerSpawner::StartZygote() {
   zygote_output_ = *std::move(output);
   pipes.write_output.Reset();
   pipes.write_error.Reset();
-  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
-  const auto answer = ParseJson(text);
-  if (!answer.is_object()) return ZygoteLost("it sent a malformed answer");
-  if (!answer.value("ready", false)) {
+  const Result<Json> answer = zygote_.Receive();
+  if (!answer.ok()) return ZygoteLost(answer.status().message());
+  if (!answer->value("ready", false)) {
     zygote_unfit_ = true;
-    return InternalError(ZygoteLost(answer.value("error", "it is not ready")).message());
+    return InternalError(ZygoteLost(answer->value("error", "it is not ready")).message());
   }
   zygote_since_ns_ = SteadyNowNs();
-  BRAID_LOG_INFO(log_, "Python {} at '{}', numpy {}", answer.value("python", "?"), options_.python,
-                 answer.value("numpy", "?"));
+  BRAID_LOG_INFO(log_, "Python {} at '{}', numpy {}", answer->value("python", "?"), options_.python,
+                 answer->value("numpy", "?"));
   return OkStatus();
 }
 
@@ -298,27 +266,28 @@ void WorkerSpawner::KeepWarm() {
   }
 }
 
-Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
-                                         const Pipes& pipes) {
+Result<pid_t> WorkerSpawner::SpawnForked(const std::string& name, const Origin& origin,
+                                         const Channel::WorkerEnd& worker_end, const Pipes& pipes) {
+  const bool apart = options_.isolation.level == IsolationLevel::kBasic;
+  std::vector<int> descriptors = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
+                                  pipes.write_output.get(), pipes.write_error.get()};
+  if (origin.from != nullptr) return origin.from->Fork(name, apart, descriptors);
+  if (origin.fork_socket >= 0) descriptors.push_back(origin.fork_socket);
   // Retries allocations: the answer to this order must be read, or the next order would get it.
   RetryingLock lock(mutex_);
-  const std::string order =
-      DumpJson(Json{{"name", name}, {"apart", options_.isolation.level == IsolationLevel::kBasic}});
-  const int fds[] = {worker_end.memory.get(), worker_end.socket.get(), worker_end.wake.get(),
-                     pipes.write_output.get(), pipes.write_error.get()};
   if (!zygote_.valid()) BRAID_RETURN_IF_ERROR(StartZygote());
-  if (!SendDescriptors(zygote_.get(), std::as_bytes(std::span(order)), fds, 0, "the zygote").ok())
-    return ZygoteLost("it ended after its last use");
-  BRAID_ASSIGN_OR_RETURN(std::string text, ReceiveFromZygote());
-  const auto answer = ParseJson(text);
-  const int64_t pid = answer.is_object() ? answer.value("pid", int64_t{0}) : 0;
-  if (!answer.is_object()) return ZygoteLost("it sent a malformed answer");
-  if (pid <= 0) return UnavailableError(answer.value("error", "cannot fork the worker"));
-  zygote_served_ = true;
-  return static_cast<pid_t>(pid);
+  Result<pid_t> pid = zygote_.Fork(name, apart, descriptors);
+  if (pid.ok()) {
+    zygote_served_ = true;
+  } else if (pid.status().code() == StatusCode::kUnavailable) {
+    return ZygoteLost(pid.status().message());
+  } else {
+    return UnavailableError(pid.status().message());
+  }
+  return pid;
 }
 
-Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, WorkerStart how,
+Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, const Origin& origin,
                                                    const WorkerIsolation& isolation,
                                                    Channel::WorkerEnd worker_end,
                                                    ChildReaper::OnExit on_exit) {
@@ -327,10 +296,10 @@ Result<WorkerSpawner::Worker> WorkerSpawner::Spawn(const std::string& name, Work
   BRAID_ASSIGN_OR_RETURN(worker.place, MakePlace(isolation));
   {
     ChildReaper::SpawnScope scope(reaper_);
-    if (how == WorkerStart::kFresh) {
+    if (origin.start == WorkerStart::kFresh) {
       BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnFresh(worker_end, pipes, SettingsIn(worker.place, isolation)));
     } else {
-      BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, worker_end, pipes));
+      BRAID_ASSIGN_OR_RETURN(worker.pid, SpawnForked(name, origin, worker_end, pipes));
       // Done before the worker gets its model.
       if (Status limited = ApplyWorkerLimits(worker.pid, LimitsOf(isolation.level)); !limited.ok()) {
         kill(worker.pid, SIGKILL);

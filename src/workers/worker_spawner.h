@@ -30,6 +30,7 @@
 #include "isolation/user_ids.h"
 #include "isolation/worker_cgroup.h"
 #include "isolation/worker_isolation.h"
+#include "workers/fork_server.h"
 #include "workers/worker_limits.h"
 #include "workers/worker_support.h"
 
@@ -89,6 +90,15 @@ class WorkerSpawner {
     std::shared_ptr<const void> readable;
   };
 
+  // Where a worker comes from.
+  struct Origin {
+    WorkerStart start = WorkerStart::kFork;
+    // With kFork: forks the worker instead of the zygote; null: the zygote does.
+    const ForkServer* from = nullptr;
+    // The worker's end of a ForkServer, if it is a template; else -1. REQUIRES: kFork and the zygote.
+    int fork_socket = -1;
+  };
+
   // Returns how a worker starts: in its own interpreter unless it has the zygote's level.
   WorkerStart StartOf(const WorkerIsolation& isolation) const;
   const SegmentBudget::Limits& segments() const { return options_.segments; }
@@ -96,10 +106,10 @@ class WorkerSpawner {
   // Starts a worker at the other end of a channel; blocks until the process exists. `on_exit` is called when
   // it ends. Its output is logged for the model of the calling thread (LogAbout).
   //
-  // Errors: the reason of the failure, with the interpreter's path. UNAVAILABLE: the zygote was lost, which
-  // says nothing of the worker. The caller can then start it with kFresh, but at another channel: a worker
-  // that was forked but not reported may own this one.
-  Result<Worker> Spawn(const std::string& name, WorkerStart how, const WorkerIsolation& isolation,
+  // Errors: the reason of the failure, with the interpreter's path. UNAVAILABLE: the zygote or `origin.from`
+  // was lost, which says nothing of the worker. The caller can then start it with kFresh, but at another
+  // channel: a worker that was forked but not reported may own this one.
+  Result<Worker> Spawn(const std::string& name, const Origin& origin, const WorkerIsolation& isolation,
                        Channel::WorkerEnd worker_end, ChildReaper::OnExit on_exit);
 
  private:
@@ -125,11 +135,9 @@ class WorkerSpawner {
                      LaunchSettings settings);
   Result<pid_t> SpawnFresh(const Channel::WorkerEnd& worker_end, const Pipes& pipes, LaunchSettings settings);
   std::vector<WorkerLimit> LimitsOf(IsolationLevel level) const;
-  Result<pid_t> SpawnForked(const std::string& name, const Channel::WorkerEnd& worker_end,
-                            const Pipes& pipes);
+  Result<pid_t> SpawnForked(const std::string& name, const Origin& origin,
+                            const Channel::WorkerEnd& worker_end, const Pipes& pipes);
   Status StartZygote() BRAID_REQUIRES(mutex_);
-  // Receives one datagram of the zygote. Errors: UNAVAILABLE: none arrived in time.
-  Result<std::string> ReceiveFromZygote() BRAID_REQUIRES(mutex_);
   // Ends the zygote; returns its fate, as UNAVAILABLE.
   Status ZygoteLost(const std::string& what) BRAID_REQUIRES(mutex_);
   // Replaces zygotes that have died.
@@ -152,7 +160,7 @@ class WorkerSpawner {
   const std::shared_ptr<Deaths> deaths_ = std::make_shared<Deaths>();
 
   Mutex mutex_;  // held while a worker is forked: the zygote takes one order at a time
-  UniqueFd zygote_ BRAID_GUARDED_BY(mutex_);
+  ForkServer zygote_ BRAID_GUARDED_BY(mutex_);
   pid_t zygote_pid_ BRAID_GUARDED_BY(mutex_) = 0;
   uint64_t zygote_number_ BRAID_GUARDED_BY(mutex_) = 0;   // of the last one started
   int64_t zygote_since_ns_ BRAID_GUARDED_BY(mutex_) = 0;  // when it was ready; 0: never

@@ -9,15 +9,29 @@ import threading
 
 import _braid_worker
 
-from braid_worker import errors, futures, model_file, nodes, sequences
+from braid_worker import errors, fork_safety, futures, model_file, nodes, sequences
 
 _OK = 0
 _INTERNAL = 2
+_UNSUPPORTED = 6
 _LOG_INFO = 0
 _LOG_ERROR = 2
 _LOG_VERBOSE = 3
 # Time for user code's tasks to end once the model is finalized.
 _CANCEL_SECONDS = 5
+
+
+def _arguments(message: dict) -> dict[str, str]:
+    """Returns the `args` of initialize()."""
+    return {
+        "model_config": message["model_config"],
+        "model_instance_kind": message["instance_kind"],
+        "model_instance_name": message["instance_name"],
+        "model_instance_device_id": message["instance_device_id"],
+        "model_repository": message["model_path"],
+        "model_version": message["model_version"],
+        "model_name": message["model_name"],
+    }
 
 
 class Host:
@@ -28,6 +42,7 @@ class Host:
         self._model = None
         self._model_file = ""
         self._model_name = ""
+        self._template = False
         self._nodes = None
         self._node_threads = []
         self._loop = None
@@ -42,39 +57,66 @@ class Host:
         self._configure_errors(message)
         try:
             model_class = self._import(message)
-            config = json.loads(message["model_config"])
-            outputs = frozenset(output["name"] for output in config.get("output", ()))
             self._model = model_class()
-            decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
-            self._model_name = message["model_name"]
-            _braid_worker.set_model(
-                model=self._model,
-                model_file=self._model_file,
-                instance_name=message["instance_name"],
-                outputs=outputs,
-                decoupled=decoupled,
-                iterative=config.get("sequence_batching", {}).get("iterative_sequence", False),
-                coroutine=inspect.iscoroutinefunction(getattr(self._model, "execute", None)),
-                saves_sequences=message["keeps_sequences"] and sequences.saves(model_class, decoupled),
-            )
+            self._set_model(message)
             self._provide_model_dir(message)
-            if hasattr(self._model, "initialize"):
-                initialized = self._model.initialize(
-                    {
-                        "model_config": message["model_config"],
-                        "model_instance_kind": message["instance_kind"],
-                        "model_instance_name": message["instance_name"],
-                        "model_instance_device_id": message["instance_device_id"],
-                        "model_repository": message["model_path"],
-                        "model_version": message["model_version"],
-                        "model_name": message["model_name"],
-                    }
-                )
-                if inspect.iscoroutine(initialized):
-                    self.run_coroutine(initialized)
+            self._call("initialize", _arguments(message))
         except BaseException as error:
             return _INTERNAL, self._told_of(error), "", False
         return _OK, "", "", hasattr(self._model, "is_ready")
+
+    def load_template(self, message: dict) -> tuple[int, str, str, bool]:
+        """Like load(), in a template. The status is UNSUPPORTED if the process cannot be forked afterwards."""
+        before = fork_safety.Snapshot()
+        answer = self.load(message)
+        if answer[0] != _OK:
+            return answer
+        try:
+            self._call("prepare_fork")
+        except BaseException as error:
+            return _INTERNAL, self._told_of(error), "", False
+        obstacles = before.obstacles()
+        if obstacles:
+            return _UNSUPPORTED, "; ".join(obstacles), "", False
+        self._template = True
+        return answer
+
+    def load_forked(self, message: dict) -> tuple[int, str, str, bool]:
+        """Makes a fork of a template an instance. Returns as load() does."""
+        self._hide()
+        self._template = False
+        _braid_worker.set_process_name(message["instance_name"])
+        try:
+            self._set_model(message)
+            self._call("initialize_instance", _arguments(message))
+        except BaseException as error:
+            return _INTERNAL, self._told_of(error), "", False
+        return _OK, "", "", hasattr(self._model, "is_ready")
+
+    def is_template(self) -> bool:
+        return self._template
+
+    def _set_model(self, message: dict) -> None:
+        config = json.loads(message["model_config"])
+        decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
+        self._model_name = message["model_name"]
+        _braid_worker.set_model(
+            model=self._model,
+            model_file=self._model_file,
+            instance_name=message["instance_name"],
+            outputs=frozenset(output["name"] for output in config.get("output", ())),
+            decoupled=decoupled,
+            iterative=config.get("sequence_batching", {}).get("iterative_sequence", False),
+            coroutine=inspect.iscoroutinefunction(getattr(self._model, "execute", None)),
+            saves_sequences=message["keeps_sequences"] and sequences.saves(type(self._model), decoupled),
+        )
+
+    def _call(self, name: str, *arguments) -> None:
+        """Calls an optional method of the model, which may be a coroutine function."""
+        if hasattr(self._model, name):
+            result = getattr(self._model, name)(*arguments)
+            if inspect.iscoroutine(result):
+                self.run_coroutine(result)
 
     def load_sequence(self, correlation_id: int | str, state: bytes) -> None:
         """Passes a restored sequence to the model. Raises an error that names the model, the function and the sequence."""
@@ -245,10 +287,7 @@ class Host:
             self._nodes.finalize()
             self._nodes = None
         try:
-            if hasattr(self._model, "finalize"):
-                result = self._model.finalize()
-                if inspect.iscoroutine(result):
-                    self.run_coroutine(result)
+            self._call("finalize")
         except BaseException as error:
             self._log(_LOG_INFO, error)
         if self._loop is not None:

@@ -9,9 +9,11 @@ starter:
 import atexit
 import contextlib
 import faulthandler
+import gc
 import os
 import platform
 import signal
+import socket
 import sys
 import threading
 import time
@@ -31,7 +33,7 @@ try:
     import _braid_worker
     import numpy
 
-    from braid_worker import errors, host
+    from braid_worker import errors, fork_server, host
 except ImportError as error:
     if __name__ != "__main__":
         raise
@@ -66,13 +68,17 @@ def prepare_process() -> None:
     faulthandler.register(STACKS_SIGNAL, all_threads=True)
 
 
-def run(memory: int, socket: int, wake: int, apart: bool) -> None:
-    """Opens the channel and answers the server. Returns when the process should exit. `apart`: other processes must not
-    be able to inspect this one."""
+def run(start: fork_server.Start) -> None:
+    """Opens the channel and answers the server. Returns when the process should exit. With `start.apart`, other
+    processes must not be able to inspect this one."""
     try:
-        _braid_worker.connect(memory, socket, wake, platform.python_version(), numpy.__version__)
-        conversation = host.Host(apart)
+        _braid_worker.connect(*start.channel, platform.python_version(), numpy.__version__)
+        conversation = host.Host(start.apart)
         _braid_worker.run(conversation)
+        if start.orders is not None and conversation.is_template():
+            start = _fork_instances(start.orders)
+            _braid_worker.reconnect(*start.channel, platform.python_version(), numpy.__version__)
+            _braid_worker.run(conversation)
     except BaseException as error:
         errors.die(errors.message_of(error))
     if conversation.has_threads():
@@ -84,6 +90,23 @@ def run(memory: int, socket: int, wake: int, apart: bool) -> None:
     watchdog = threading.Thread(target=_end_process_later, name="brd-exit", daemon=True)
     with contextlib.suppress(RuntimeError):  # if this fails, the server ends the process at its own deadline
         watchdog.start()
+
+
+def _fork_instances(orders: socket.socket) -> fork_server.Start:
+    """Forks the instances of a template until the server closes the socket, which ends the process. Returns in an
+    instance."""
+    # The collector skips all objects that exist now, so that their pages stay shared.
+    gc.collect()
+    gc.freeze()
+    try:
+        start = fork_server.serve(orders)
+    except OSError:
+        start = None
+    if start is None:
+        # Not finalized: its instances are.
+        _end_process()
+    _braid_worker.show_process()
+    return start
 
 
 def _end_process_later() -> None:
@@ -98,7 +121,6 @@ def _end_process() -> None:
 
 
 if __name__ == "__main__":
-    _apart = sys.argv[1] == "apart"
-    _channel = [int(argument) for argument in sys.argv[-3:]]
+    _start = fork_server.Start([int(argument) for argument in sys.argv[-3:]], sys.argv[1] == "apart")
     prepare_process()
-    run(*_channel, _apart)
+    run(_start)

@@ -23,6 +23,16 @@ void Worker::AfterForkInChild() {
   inbox_->Break(connection_->CheckOpen().message());
 }
 
+void Worker::Become(std::unique_ptr<Connection> connection) {
+  static_cast<void>(connection_.release());
+  connection_ = std::move(connection);
+  header_ = &connection_->header();
+  inherited_ = nullptr;
+  inbox_->End("");
+  inbox_ = MakeInbox();
+  ended_ = false;
+}
+
 Status Worker::EnsureConversation() {
   if (!connection_->forked()) return OkStatus();
   BRAID_ASSIGN_OR_RETURN(Channel::WorkerEnd end, RequestForkChannel(*inherited_, kForkSignalNs));

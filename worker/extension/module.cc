@@ -34,18 +34,18 @@ PyObject* RaiseStatus(const Status& status) {
   return nullptr;
 }
 
-PyObject* Connect(PyObject*, PyObject* args) {
+// Opens the channel of connect() and reconnect().
+PyObject* OpenChannel(PyObject* args, const char* format, bool again) {
   int memory = -1;
   int socket = -1;
   int wake = -1;
   const char* python_version = nullptr;
   const char* numpy_version = nullptr;
-  if (!PyArg_ParseTuple(args, "iiiss:connect", &memory, &socket, &wake, &python_version, &numpy_version)) {
+  if (!PyArg_ParseTuple(args, format, &memory, &socket, &wake, &python_version, &numpy_version))
     return nullptr;
-  }
   Channel::WorkerEnd end{UniqueFd(memory), UniqueFd(socket), UniqueFd(wake)};
-  if (State().worker != nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "the channel already exists");
+  if (again != (State().worker != nullptr && State().worker->forked())) {
+    PyErr_SetString(PyExc_RuntimeError, again ? "this process is not a fork" : "the channel already exists");
     return nullptr;
   }
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
@@ -53,8 +53,12 @@ PyObject* Connect(PyObject*, PyObject* args) {
   Connection& connection = *opened.value();
   const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily);
   if (!watched.ok()) return RaiseStatus(watched);
-  // Lives until the process ends, like its watching thread.
-  State().worker = new Worker(std::move(opened).value());
+  if (again) {
+    State().worker->Become(std::move(opened).value());
+  } else {
+    // Lives until the process ends, like its watching thread.
+    State().worker = new Worker(std::move(opened).value());
+  }
   HelloMessage hello{python_version, numpy_version};
   std::vector<std::byte> message;
   Encode(message, hello);
@@ -62,6 +66,9 @@ PyObject* Connect(PyObject*, PyObject* args) {
   if (!sent.ok()) return RaiseStatus(sent);
   Py_RETURN_NONE;
 }
+
+PyObject* Connect(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:connect", false); }
+PyObject* Reconnect(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:reconnect", true); }
 
 PyObject* SetFutures(PyObject*, PyObject* args) {
   PyObject* make = nullptr;
@@ -323,6 +330,11 @@ PyObject* HideProcess(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* ShowProcess(PyObject*, PyObject*) {
+  prctl(PR_SET_DUMPABLE, 1);
+  Py_RETURN_NONE;
+}
+
 PyObject* SetProcessName(PyObject*, PyObject* name) {
   std::string_view text;
   if (!PyUnicode_Check(name) || !TextOf(name, text)) {
@@ -388,6 +400,8 @@ PyMethodDef functions[] = {
      "connect(memory, socket, wake, python_version, numpy_version): opens the channel to the server."},
     {"set_futures", SetFutures, METH_VARARGS,
      "set_futures(make, settle): how calls in event loops are awaited; see braid_worker.futures."},
+    {"reconnect", Reconnect, METH_VARARGS,
+     "reconnect(...): as connect(), in a fork of a template, which becomes an instance."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
      "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine, "
@@ -422,6 +436,7 @@ PyMethodDef functions[] = {
     {"keep_heap", KeepHeap, METH_NOARGS, "Makes the allocator keep the memory of large arrays."},
     {"enter_own_domain", EnterOwnDomain, METH_NOARGS,
      "Puts this process out of the reach of others, where the kernel can do that."},
+    {"show_process", ShowProcess, METH_NOARGS, "Undoes hide_process()."},
     {"hide_process", HideProcess, METH_NOARGS, "Keeps other processes from looking into this one."},
     {"set_process_name", SetProcessName, METH_O, "The name that ps and top show."},
     {"get_input_tensor_by_name", GetInputTensorByName, METH_VARARGS,

@@ -255,9 +255,10 @@ bool Worker::HandleLoad() {
   for (const auto& [key, value] : flags) {
     if (PyDict_SetItemString(fields.get(), key, value ? Py_True : Py_False) != 0) return false;
   }
-  const bool auto_complete = load.mode == LoadMode::kAutoComplete;
+  static constexpr const char* kMethods[] = {"load", "auto_complete", "load_nodes", "load_template",
+                                             "load_forked"};
   const bool nodes = load.mode == LoadMode::kNodes;
-  const char* method = nodes ? "load_nodes" : auto_complete ? "auto_complete" : "load";
+  const char* method = kMethods[static_cast<size_t>(load.mode)];
   Ref answer = Ref::Steal(PyObject_CallMethod(host_.get(), method, "O", fields.get()));
   if (!answer) return false;
   int code = 0;
@@ -275,7 +276,8 @@ bool Worker::HandleLoad() {
   loaded.has_readiness_hook = flag != 0 && !nodes;
   loaded.wants_sessions = flag != 0 && nodes;
   loaded.saves_sequences = model_.saves_sequences;
-  serving_ = loaded.code == StatusCode::kOk && !auto_complete;
+  serving_ = loaded.code == StatusCode::kOk && load.mode != LoadMode::kAutoComplete &&
+             load.mode != LoadMode::kTemplate;
   ended_ = !serving_;
   if (serving_ && loaded.has_readiness_hook) inbox_->WatchForChecks();
   Encode(outgoing_, loaded);

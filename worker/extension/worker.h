@@ -74,6 +74,9 @@ class Worker {
   // In such a child, opens a separate connection to the server, unless there is one. It carries calls,
   // questions and log lines. Blocks for some seconds at most. Errors: UNAVAILABLE.
   Status EnsureConversation();
+  // Makes a fork of a template an instance, with a separate connection. The template's connection stays
+  // allocated, as in other forks. REQUIRES: forked(), and no thread uses this object.
+  void Become(std::unique_ptr<Connection> connection);
   // The header of the worker's channel, also in forked children.
   const ChannelHeader& header() const { return *header_; }
 
@@ -200,7 +203,7 @@ class Worker {
 
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Inbox> inbox_;
-  const ChannelHeader* const header_;
+  const ChannelHeader* header_;
   Channel* inherited_ = nullptr;  // the worker's channel, in a forked child; never closed
   size_t arena_keep_bytes_ = 0;   // 0: the arena's default
   Calls calls_;

@@ -29,6 +29,25 @@ FieldFault TakeNumber(const inference::ModelConfig& config, const char* name, T 
   return {};
 }
 
+FieldFault TakeSharing(const inference::ModelConfig& config, ShareInstances& share) {
+  const auto found = config.parameters().find("SHARE_INSTANCES");
+  if (found == config.parameters().end()) return {};
+  const std::string& text = found->second.string_value();
+  if (text == "off") {
+    share = ShareInstances::kOff;
+  } else if (text == "auto") {
+    share = ShareInstances::kAuto;
+  } else if (text == "on") {
+    share = ShareInstances::kOn;
+  } else {
+    return {InvalidArgumentError(
+                fmt::format("parameter SHARE_INSTANCES of model '{}' is '{}'; expected off, auto or on",
+                            config.name(), text)),
+            "parameters[SHARE_INSTANCES].value.string_value"};
+  }
+  return {};
+}
+
 }  // namespace
 
 FieldFault ReadBounds(const inference::ModelConfig& config, ModelBounds& bounds) {
@@ -36,8 +55,9 @@ FieldFault ReadBounds(const inference::ModelConfig& config, ModelBounds& bounds)
   BRAID_RETURN_IF_FAULT(TakeNumber(config, "EXECUTE_TIMEOUT_MS", kMostMs, bounds.execute_timeout_ms));
   BRAID_RETURN_IF_FAULT(TakeNumber(config, "INITIALIZE_TIMEOUT_MS", kMostMs, bounds.initialize_timeout_ms));
   BRAID_RETURN_IF_FAULT(TakeNumber(config, "FINALIZE_TIMEOUT_MS", kMostMs, bounds.finalize_timeout_ms));
-  return TakeNumber(config, "WORKER_MEMORY_MAX_BYTES", std::numeric_limits<uint64_t>::max(),
-                    bounds.memory_max_bytes);
+  BRAID_RETURN_IF_FAULT(TakeNumber(config, "WORKER_MEMORY_MAX_BYTES", std::numeric_limits<uint64_t>::max(),
+                                   bounds.memory_max_bytes));
+  return TakeSharing(config, bounds.share_instances);
 }
 
 }  // namespace braid

@@ -14,6 +14,10 @@ class ModelConfig;
 
 namespace braid {
 
+// Whether the instances of a model are forked from a template after initialize(). kAuto: if the process can be
+// forked then.
+enum class ShareInstances : unsigned char { kOff, kAuto, kOn };
+
 struct ModelBounds {
   static constexpr int64_t kMostMs = 1'000'000'000;
 
@@ -23,6 +27,7 @@ struct ModelBounds {
   int64_t finalize_timeout_ms = 0;    // FINALIZE_TIMEOUT_MS
   // WORKER_MEMORY_MAX_BYTES: of one process, with its share of shared memory (PSS); 0: no limit.
   uint64_t memory_max_bytes = 0;
+  ShareInstances share_instances = ShareInstances::kOff;  // SHARE_INSTANCES: off, auto, on
 
   int64_t execute_timeout_ns() const { return execute_timeout_ms * 1'000'000; }
   int64_t initialize_timeout_ns() const { return initialize_timeout_ms * 1'000'000; }
@@ -30,7 +35,7 @@ struct ModelBounds {
 };
 
 // Sets `bounds` from the configuration's parameters; the others keep their values from the options. Faults:
-// INVALID_ARGUMENT for a parameter that is not such a number.
+// INVALID_ARGUMENT for a parameter with another kind of value.
 FieldFault ReadBounds(const inference::ModelConfig& config, ModelBounds& bounds);
 
 }  // namespace braid

@@ -64,6 +64,24 @@ WorkerFacts Facts(const ModelLocation& location, const inference::ModelConfig& c
   return facts;
 }
 
+// Switches sharing off where it is optional and of no use. Errors: FAILED_PRECONDITION if it is required and
+// not possible.
+Status CheckSharing(const inference::ModelConfig& config, const std::vector<WorkerSpec>& instances,
+                    const WorkerIsolation& isolation, const WorkerSpawner& spawner, ModelBounds& bounds) {
+  if (bounds.share_instances == ShareInstances::kOff) return OkStatus();
+  std::string why;
+  if (spawner.StartOf(isolation) != WorkerStart::kFork)
+    why = "it needs --worker-start=fork, and isolation none or basic";
+  if (std::ranges::any_of(instances, [](const WorkerSpec& spec) { return spec.kind == "GPU"; }))
+    why = "a process that uses a GPU cannot be forked";
+  if (bounds.share_instances == ShareInstances::kOn && !why.empty()) {
+    return FailedPreconditionError("instances of model '" + config.name() + "' cannot share memory: " + why);
+  }
+  if (!why.empty() || (bounds.share_instances == ShareInstances::kAuto && instances.size() < 2))
+    bounds.share_instances = ShareInstances::kOff;
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PythonBackend>> PythonBackend::Create(Options options, Logger& log) {
@@ -151,6 +169,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   const auto force_cpu = config->parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   device_tensors.inputs = device_tensors.outputs && force_cpu != config->parameters().end() &&
                           force_cpu->second.string_value() == "no";
+  BRAID_RETURN_IF_ERROR(
+      CheckSharing(*config, instances, isolation, EnvironmentOf(location).spawner(), bounds));
   auto environment = std::static_pointer_cast<PythonEnvironment>(location.preparation);
   ModelLocation kept = location;
   kept.preparation.reset();  // the model releases its environment before its location

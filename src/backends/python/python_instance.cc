@@ -26,7 +26,8 @@ bool Placed(const InferenceRequest& request, const std::vector<Tensor>& outputs)
 
 PythonInstance::PythonInstance(WorkerSpec spec, const WorkerFacts& facts, const WorkerServices& services,
                                WorkerSpawner& spawner, Arena& arena, const ModelBounds& bounds,
-                               std::shared_ptr<WorkerCounters::Row> counters, std::optional<Owner> owner)
+                               std::shared_ptr<WorkerCounters::Row> counters, std::optional<Owner> owner,
+                               ForkSource* source)
     : ExecutionsInFlight(false),
       spec_(std::move(spec)),
       facts_(facts),
@@ -40,6 +41,7 @@ PythonInstance::PythonInstance(WorkerSpec spec, const WorkerFacts& facts, const 
              .noun = "instance",
              .initialize_timeout_ns = bounds.initialize_timeout_ns(),
              .finalize_timeout_ns = bounds.finalize_timeout_ns(),
+             .source = source,
              .counters = std::move(counters)},
             spec_, facts_, services, spawner, arena, *this) {}
 

@@ -35,10 +35,11 @@ class PythonInstance final : public PythonModelInstance, private ExecutionsInFli
     std::function<void(bool)> on_availability;  // in place of the listener's; on the instance's thread
   };
 
-  // All references outlive the instance.
+  // All references outlive the instance. `source`: see WorkerHost::Options.
   PythonInstance(WorkerSpec spec, const WorkerFacts& facts, const WorkerServices& services,
                  WorkerSpawner& spawner, Arena& arena, const ModelBounds& bounds,
-                 std::shared_ptr<WorkerCounters::Row> counters, std::optional<Owner> owner = {});
+                 std::shared_ptr<WorkerCounters::Row> counters, std::optional<Owner> owner = {},
+                 ForkSource* source = nullptr);
   ~PythonInstance() override;
 
   const std::string& name() const override { return spec_.name; }

@@ -28,14 +28,18 @@ PythonModel::PythonModel(ModelLocation location, WorkerFacts facts, const std::v
       log_(environment->spawner().support().log),
       device_tensors_(device_tensors),
       environment_(std::move(environment)),
-      arena_(environment_->spawner().support().segment_ids, arena) {
+      arena_(environment_->spawner().support().segment_ids, arena),
+      share_(bounds.share_instances) {
+  if (share_ != ShareInstances::kOff)
+    template_ = std::make_unique<ModelTemplate>(instances.front(), facts_, services, environment_->spawner(),
+                                                arena_, bounds.initialize_timeout_ns());
   for (const WorkerSpec& spec : instances) {
     std::shared_ptr<WorkerCounters::Row> counters;
     if (services.worker_counters != nullptr)
       counters = services.worker_counters->Add({facts_.model_name, facts_.model_version, spec.name});
     const auto make = [=, this, &services](std::optional<PythonInstance::Owner> owner) {
       return std::make_unique<PythonInstance>(spec, facts_, services, environment_->spawner(), arena_, bounds,
-                                              counters, std::move(owner));
+                                              counters, std::move(owner), template_.get());
     };
     if (bounds.memory_max_bytes == 0) {
       instances_.push_back(make({}));
@@ -61,6 +65,7 @@ Status PythonModel::Start(ExecutionListener& listener,
   CondVar changed;
   size_t waiting = instances_.size();
   Status first_error;
+  if (template_) BRAID_RETURN_IF_ERROR(StartTemplate(progress));
   started_ = true;
   for (auto& instance : instances_) {
     instance->Start(
@@ -94,10 +99,22 @@ Status PythonModel::Start(ExecutionListener& listener,
   return first_error;
 }
 
+Status PythonModel::StartTemplate(const std::function<void(const std::string&)>& progress) {
+  Status started = template_->Start(progress);
+  if (started.code() != StatusCode::kUnsupported) return started;
+  const std::string why =
+      "instances of model '" + facts_.model_name + "' cannot share memory: " + started.message();
+  if (share_ == ShareInstances::kOn) return FailedPreconditionError(why);
+  BRAID_LOG_WARNING(log_, "{}", why);
+  return OkStatus();
+}
+
 void PythonModel::Stop(int64_t deadline_ns) {
   if (!started_) return;
+  if (template_) template_->BeginStop(deadline_ns);
   for (auto& instance : instances_) instance->BeginStop(deadline_ns);
   for (auto& instance : instances_) instance->Join();
+  template_.reset();
   started_ = false;
   environment_.reset();
 }

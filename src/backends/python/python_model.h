@@ -12,6 +12,7 @@
 #include "ipc/arena.h"
 #include "scheduling/backend.h"
 #include "workers/memory_limits.h"
+#include "workers/model_template.h"
 
 namespace braid {
 
@@ -34,6 +35,8 @@ class PythonModel final : public BackendModel {
   void CheckReadiness(std::function<void(Readiness)> done) override;
 
  private:
+  // Starts the template. If its process cannot be forked, and sharing is optional, instances start without it.
+  Status StartTemplate(const std::function<void(const std::string&)>& progress);
   // Returns idle memory of the inputs to the system, and notifies the workers.
   void TrimArena();
 
@@ -45,6 +48,8 @@ class PythonModel final : public BackendModel {
   // deleted.
   std::shared_ptr<PythonEnvironment> environment_;
   Arena arena_;
+  const ShareInstances share_;
+  std::unique_ptr<ModelTemplate> template_;  // null: instances are not shared
   std::vector<std::unique_ptr<PythonModelInstance>> instances_;
   bool started_ = false;
 };
