@@ -260,13 +260,10 @@ def test_generators_that_run_for_long_are_fair(graph):
         loopback=True,
     )
     calls = [running.execute(credit=1_000_000) for _ in range(10)]
-    for _ in range(3):
-        seen = dict.fromkeys(calls, 0)
-        while min(seen.values()) < 50 and max(seen.values()) < 500:
-            seen[running.any_step()["call"]] += 1
-        # A busy machine may delay one thread, but not in each attempt.
-        if min(seen.values()) == 50:
-            break
+    seen = dict.fromkeys(calls, 0)
+    # An unfair runner leaves some without any turn; a busy machine delays some of their threads.
+    while min(seen.values()) < 50 and max(seen.values()) < 5000:
+        seen[running.any_step()["call"]] += 1
     assert min(seen.values()) == 50, seen
     # A generator that starts later gets turns, too.
     late = running.execute(credit=1)
