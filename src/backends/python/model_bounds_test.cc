@@ -40,6 +40,19 @@ TEST(ModelBounds, AreTheOptionsUnlessTheConfigurationSaysOtherwise) {
   EXPECT_EQ(Read("WORKER_MEMORY_MAX_BYTES", "8000000000").memory_max_bytes, 8'000'000'000U);
 }
 
+TEST(ModelBounds, SayWhetherInstancesShare) {
+  EXPECT_EQ(Read("THRESHOLD", "x").share_instances, ShareInstances::kOff);
+  EXPECT_EQ(Read("SHARE_INSTANCES", "auto").share_instances, ShareInstances::kAuto);
+  EXPECT_EQ(Read("SHARE_INSTANCES", "on").share_instances, ShareInstances::kOn);
+  ModelBounds bounds{.share_instances = ShareInstances::kOn};
+  EXPECT_TRUE(ReadBounds(With("SHARE_INSTANCES", "off"), bounds).ok());
+  EXPECT_EQ(bounds.share_instances, ShareInstances::kOff);
+  const FieldFault fault = ReadBounds(With("SHARE_INSTANCES", "yes"), bounds);
+  EXPECT_EQ(fault.status,
+            InvalidArgumentError("parameter SHARE_INSTANCES of model 'm' is 'yes'; expected off, auto or on"));
+  EXPECT_EQ(fault.field, "parameters[SHARE_INSTANCES].value.string_value");
+}
+
 TEST(ModelBounds, RefuseWhatIsNoSuchNumber) {
   ModelBounds bounds = kOptions;
   for (const char* bad : {"", "1s", "-1", "1.5", " 1", "1000000001"}) {
