@@ -1,5 +1,5 @@
-// ForkServer: the server's end of the socket of a process that forks workers: the zygote of an environment, or
-// the template of a model. worker/braid_worker/fork_server.py is the other end.
+// ForkServer: the server's end of the socket of a process that forks workers. That is the zygote of an
+// environment, or the template of a model. worker/braid_worker/fork_server.py is the other end.
 #pragma once
 
 #include <sys/types.h>
@@ -47,7 +47,7 @@ class ForkServer {
 // Provides the fork server for workers that do not come from the zygote.
 class ForkSource {
  public:
-  // Whether workers are to be forked by it now.
+  // Whether new workers come from it.
   virtual bool active() const = 0;
   // Calls `fork` with a running fork server; no two calls overlap. May block until the server runs. Errors:
   // those of `fork`; UNAVAILABLE or those of user code if it does not run.

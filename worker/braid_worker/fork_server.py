@@ -20,7 +20,7 @@ _DESCRIPTORS = 5
 
 @dataclasses.dataclass
 class Start:
-    """What a new worker gets: the descriptors of its channel, "apart", and the socket of a template."""
+    """The start of a new worker: the descriptors of its channel, "apart", and the socket of a template."""
 
     channel: list[int]
     apart: bool

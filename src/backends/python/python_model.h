@@ -13,6 +13,8 @@
 #include "scheduling/backend.h"
 #include "workers/memory_limits.h"
 #include "workers/model_template.h"
+#include "workers/worker_process.h"
+#include "workers/worker_services.h"
 
 namespace braid {
 
