@@ -48,8 +48,8 @@ TEST(ModelBounds, SayWhetherInstancesShare) {
   EXPECT_TRUE(ReadBounds(With("SHARE_INSTANCES", "off"), bounds).ok());
   EXPECT_EQ(bounds.share_instances, ShareInstances::kOff);
   const FieldFault fault = ReadBounds(With("SHARE_INSTANCES", "yes"), bounds);
-  EXPECT_EQ(fault.status,
-            InvalidArgumentError("parameter SHARE_INSTANCES of model 'm' is 'yes'; expected off, auto or on"));
+  EXPECT_EQ(fault.status, InvalidArgumentError(
+                              "parameter SHARE_INSTANCES of model 'm' is 'yes'; expected off, auto or on"));
   EXPECT_EQ(fault.field, "parameters[SHARE_INSTANCES].value.string_value");
 }
 
