@@ -12,6 +12,8 @@ import os
 import socket
 import warnings
 
+import _braid_worker
+
 from braid_worker import errors
 
 _MAX_REQUEST = 1 << 20
@@ -66,6 +68,8 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
             os.close(inward)
             server.close()
             try:
+                # A template hides its process, and the server opens files of this one when it has its pid.
+                _braid_worker.show_process()
                 # Without a new session it would share this process's terminal, and be ended together with it.
                 os.setsid()
                 os.write(outward, str(os.getpid()).encode())
@@ -86,8 +90,6 @@ def _fork_worker(server: socket.socket, request: dict, descriptors: list[int]) -
 
 
 def _become_worker(request: dict, descriptors: list[int]) -> None:
-    import _braid_worker
-
     output, error = descriptors[3:5]
     os.dup2(output, 1)
     os.dup2(error, 2)

@@ -105,7 +105,6 @@ def _fork_instances(orders: socket.socket) -> fork_server.Start:
     if start is None:
         # Not finalized: its instances are.
         _end_process()
-    _braid_worker.show_process()
     return start
 
 

@@ -29,8 +29,6 @@ if __name__ == "__main__" and interpreter.too_old():
     _server.send(json.dumps({"ready": False, "error": interpreter.too_old()}).encode())
     sys.exit(1)
 
-from braid_worker import fork_server
-
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
@@ -40,6 +38,7 @@ def main() -> None:
         import numpy
         import triton_python_backend_utils  # noqa: F401, loaded once for all workers
 
+        from braid_worker import fork_server
         from braid_worker import main as worker
     except BaseException as error:
         server.send(json.dumps({"ready": False, "error": interpreter.failure(error)}).encode())
