@@ -197,6 +197,28 @@ def test_a_reload_replaces_the_template(repository, serve, connect):
     wait_until(lambda: before[2] not in children(server.process.pid), 20, "the end of the old template")
 
 
+def test_an_instance_that_uses_too_much_memory_is_forked_anew(repository, serve, connect):
+    execute = """def execute(self, requests):
+        self.kept = [*getattr(self, "kept", []), np.ones(16 << 20, np.uint8)]
+        return [self.answer() for _ in requests]
+"""
+    extra = ' parameters { key: "WORKER_MEMORY_MAX_BYTES" value { string_value: "150000000" } }'
+    add(repository, "m", count=1, share="on", execute=execute, extra=extra, weights=1000)
+    client = connect("grpc", serve(repository))
+    processes = set()
+    borns = set()
+
+    def replaced():
+        _, process, born, _ = ask(client, "m")
+        processes.add(process)
+        borns.add(born)
+        return len(processes) > 1
+
+    wait_until(replaced, 60, "another process")
+    assert len(borns) == 1
+    assert notes(repository, "m").count("initialize m_0_0") == 1
+
+
 LEFT = {
     "thread": (
         'import threading, time; threading.Thread(target=time.sleep, args=(1e6,), name="feeder", daemon=True).start()',
