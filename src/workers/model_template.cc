@@ -36,7 +36,6 @@ Status ModelTemplate::StartProcess(const std::function<void(const std::string&)>
   BRAID_ASSIGN_OR_RETURN(const UniqueFd theirs, server_.Open(spawner_.timeout_ns(), ending_));
   BRAID_ASSIGN_OR_RETURN(process_,
                          WorkerProcess::StartTemplate(spec_.name, facts_.isolation, spawner_, theirs));
-  pid_ = process_->pid();
   conversation_ = std::make_unique<WorkerConversation>(
       process_->channel(), arena_, services_, log_,
       [this](const CallMessage&) { return WorkerConversation::Origin{.chain = chain_, .trace = nullptr}; });
@@ -73,7 +72,6 @@ Status ModelTemplate::Load(const std::function<void(const std::string&)>& progre
 
 void ModelTemplate::EndProcess() {
   server_.Close();
-  pid_ = 0;
   if (process_) process_->EnsureDead();
   if (conversation_) conversation_->Abandon();
   conversation_.reset();

@@ -37,8 +37,6 @@ class ModelTemplate final : public ForkSource {
 
   bool active() const override { return active_; }
   Status Use(const std::function<Status(const ForkServer&)>& fork) override;
-  // The process; 0 if it does not run. Any thread.
-  pid_t pid() const { return pid_; }
 
  private:
   Status StartProcess(const std::function<void(const std::string&)>& progress) BRAID_REQUIRES(mutex_);
@@ -56,7 +54,6 @@ class ModelTemplate final : public ForkSource {
   const std::shared_ptr<const CallChain> chain_;  // shared with calls of initialize()
 
   std::atomic<bool> active_{false};
-  std::atomic<pid_t> pid_{0};
   std::atomic<int64_t> deadline_ns_{INT64_MAX};
   std::atomic<bool> ending_{false};
 

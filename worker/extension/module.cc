@@ -44,7 +44,9 @@ PyObject* OpenChannel(PyObject* args, const char* format, bool again) {
   if (!PyArg_ParseTuple(args, format, &memory, &socket, &wake, &python_version, &numpy_version))
     return nullptr;
   Channel::WorkerEnd end{UniqueFd(memory), UniqueFd(socket), UniqueFd(wake)};
-  if (again != (State().worker != nullptr && State().worker->forked())) {
+  const bool right =
+      again ? State().worker != nullptr && State().worker->forked() : State().worker == nullptr;
+  if (!right) {
     PyErr_SetString(PyExc_RuntimeError, again ? "this process is not a fork" : "the channel already exists");
     return nullptr;
   }
