@@ -30,6 +30,25 @@ def ask(worker, expression):
     return json.loads(response["outputs"]["OUT"][2][4:])
 
 
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [("connect", "the channel already exists"), ("reconnect", "this process is not a fork")],
+)
+def test_a_worker_has_one_channel(model, function, text):
+    source = ECHO + textwrap.dedent(
+        """
+        import _braid_worker
+
+        def refusal(function):
+            try:
+                getattr(_braid_worker, function)(-1, -1, -1, "", "")
+            except RuntimeError as error:
+                return str(error)
+        """
+    )
+    assert ask(model(source), f"refusal('{function}')") == text
+
+
 def test_arguments_of_initialize(model):
     worker = model(ECHO)
     args = ask(worker, "self.args")
