@@ -16,6 +16,7 @@ from harness.repository import config as model_config
 from harness.server import Server
 from harness.stateful_models import running_sum_model, stateful_entry
 from harness.waiting import wait_until
+from test_graph_strands import asks
 from tritonclient.utils import InferenceServerException
 
 SHAPE = (1, 4)
@@ -49,9 +50,9 @@ class Mixed:
         self.repository = Repository(folder / "repository")
         self.config_path = folder / "config.json"
 
-    def write(self, *entries, pipelines=()):
+    def write(self, *entries, pipelines=(), graphs=()):
         new = self.folder / "config.new"
-        new.write_text(json.dumps(config(models=entries, pipeline_config_list=list(pipelines))))
+        new.write_text(json.dumps(config(*graphs, models=entries, pipeline_config_list=list(pipelines))))
         new.replace(self.config_path)
 
     def serve(self, *options, **more):
@@ -225,6 +226,27 @@ def test_explicit_mode(mixed):
         assert server.json("POST", "/v1/config/reload")[0] == 201
         np.testing.assert_array_equal(ask(client, "e"), 3 * X)
         assert not client.is_model_ready("later")
+
+
+def test_models_on_demand(mixed):
+    """What a pipeline or a graph uses is loaded at the start and stays; an ensemble over the config.json is not."""
+    for name in ("negate", "minus", "unused"):
+        mixed.repository.add(name, NEGATE, model_config(name, IN, OUT))
+    over(mixed.repository, "e", "double")
+    graph = asks(mixed.folder, "graph", "minus", "x", "y")
+    mixed.write(
+        scale_entry(mixed.folder, "double", 2),
+        graphs=[graph],
+        pipelines=[pipeline("p", node("a", "double", "request/in"), node("b", "negate", "a/y"))],
+    )
+    options = ("--model-control-mode=explicit", "--load-on-demand")
+    with mixed.serve(*options) as server, grpcclient.InferenceServerClient(server.grpc) as client:
+        states = {model.name: model.state for model in client.get_model_repository_index().models}
+        assert [states[name] for name in ("negate", "minus", "p", "graph")] == ["READY"] * 4
+        assert [states[name] for name in ("unused", "e")] == ["UNAVAILABLE"] * 2
+        np.testing.assert_array_equal(ask(client, "p", source="in", output="out"), -2 * X)
+        np.testing.assert_array_equal(ask(client, "graph", source="in", output="out"), -X)
+        np.testing.assert_array_equal(ask(client, "e"), 2 * X)
 
 
 def test_a_circle_of_an_ensemble_and_a_pipeline_is_refused(mixed):

@@ -549,3 +549,29 @@ def test_numpy_arrays_keep_their_memory(repository, serve, connect):
     for number in range(20):
         sent = np.full(100000, number, dtype=np.float32)
         assert client.infer("keeper", {"IN": sent}).as_numpy("OUT")[0] == 0
+
+
+@pytest.mark.parametrize("seconds", [1, 1000])
+def test_a_signal_ends_a_server_that_is_still_loading(repository, serve, seconds):
+    repository.add(
+        "slow",
+        f"""
+        import time
+
+        class TritonPythonModel:
+            def initialize(self, args):
+                print("initializing", flush=True)
+                time.sleep({seconds})
+
+            def execute(self, requests):
+                return []
+        """,
+        config("slow", [("IN", "FP32", [1])], [("OUT", "FP32", [1])]),
+    )
+    server = serve(repository, "--exit-timeout-secs=2", ready=False, listening=False)
+    server.wait_for_log("initializing")
+    begin = time.monotonic()
+    # User code that does not return is an error.
+    server.stop(status=0 if seconds == 1 else 1)
+    assert time.monotonic() - begin < 20
+    assert "signal 15 while models are loading: ending" in server.stderr

@@ -12,9 +12,11 @@ const STATES: Record<State, { sign: string; name: string; text: string }> = {
   UNAVAILABLE: { sign: "✕", name: "bad", text: "unavailable" },
 };
 
-// A model that was never loaded, or was unloaded on purpose, is no fault: it has no reason, or says "unloaded".
+// A model that was never loaded, or was unloaded on purpose, is no fault. Its reason is one of these.
+const CALM = ["", "unloaded", "on demand"];
+
 export function isFault(row: { state: State; reason: string }): boolean {
-  return row.state === "UNAVAILABLE" && row.reason !== "" && row.reason !== "unloaded";
+  return row.state === "UNAVAILABLE" && !CALM.includes(row.reason);
 }
 
 export function StateBadge({ state, reason = "" }: { state: State; reason?: string }) {

@@ -284,7 +284,16 @@ FieldFault CheckInstanceGroups(const ModelConfig& config, const GpuPlacement& pl
 }
 
 FieldFault CheckParameters(const ModelConfig& config) {
-  auto it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
+  auto it = config.parameters().find(std::string(kPinnedParameter));
+  if (it != config.parameters().end()) {
+    const std::string& pinned = it->second.string_value();
+    if (pinned != "true" && pinned != "false") {
+      return InvalidField(
+          "parameter PINNED of model '" + config.name() + "' is '" + pinned + "'; expected true or false",
+          "parameters[PINNED].value.string_value");
+    }
+  }
+  it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   if (it == config.parameters().end()) return {};
   const std::string& value = it->second.string_value();
   if (value == "yes" || value == "no") return {};

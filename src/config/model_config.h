@@ -23,6 +23,9 @@
 
 namespace braid {
 
+// The parameter of models that --models-memory-max-bytes never unloads: "true" or "false".
+inline constexpr std::string_view kPinnedParameter = "PINNED";
+
 // Parses the text form. Errors: INVALID_ARGUMENT "{file_name}:{line}:{column}: {what}", all faults of the
 // text in one message. Unknown fields are errors.
 Result<inference::ModelConfig> ParseConfigText(std::string_view text, std::string_view file_name);

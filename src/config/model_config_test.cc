@@ -257,6 +257,8 @@ INSTANTIATE_TEST_SUITE_P(
               "Model name must end with '.py'. Model name is \"foo.txt\"."},
         Fault{"default_model_filename: '../x.py'",
               "'default_model_filename' must name a file in the version folder, without '..', for m"},
+        Fault{"parameters { key: 'PINNED' value { string_value: 'yes' } }",
+              "parameter PINNED of model 'm' is 'yes'; expected true or false"},
         Fault{"parameters { key: 'FORCE_CPU_ONLY_INPUT_TENSORS' value { string_value: 'x' } }",
               "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: x'"},
         Fault{"response_cache { enable: true } model_transaction_policy { decoupled: true }",

@@ -5,7 +5,6 @@
 
 #include "base/guard.h"
 #include "base/utf8.h"
-#include "repository/load_set.h"
 #include "serving/uses.h"
 
 namespace braid {
@@ -32,10 +31,19 @@ FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& fold
 
 // ---- several models ----
 
+LoadSet FolderLoads::Collect(const std::vector<LoadRequest>& wanted) const {
+  return CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
+                               .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
+}
+
+std::set<std::string> FolderLoads::LoadedWith(const LoadRequest& request) const {
+  std::set<std::string> names;
+  for (const auto& [name, one] : Collect({request}).requests) names.insert(name);
+  return names;
+}
+
 Status FolderLoads::Plan(const std::vector<LoadRequest>& wanted, Steps& steps, Outcome& outcome) {
-  auto loads = std::make_shared<LoadSet>(CollectLoads(  // shared by the steps
-      wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
-               .kept = [this](const std::string& name) { return table_.KeptUses(name); }}));
+  auto loads = std::make_shared<LoadSet>(Collect(wanted));  // shared by the steps
   for (const LoadRequest& request : wanted) {
     if (!request.rights) continue;
     for (const std::string& used : UsedBy(loads->uses, request.model_name))

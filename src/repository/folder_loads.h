@@ -15,6 +15,7 @@
 #include "repository/dependency_graph.h"
 #include "repository/drains.h"
 #include "repository/load_plan.h"
+#include "repository/load_set.h"
 #include "repository/manager_options.h"
 #include "repository/model_folders.h"
 #include "repository/model_source.h"
@@ -40,6 +41,8 @@ class FolderLoads {
   Status Plan(const std::vector<LoadRequest>& wanted, Steps& steps, Outcome& outcome);
   // Errors: those of SourceReader::CheckOverride().
   Status CheckOverride(const LoadRequest& request) const { return reader_.CheckOverride(request); }
+  // Returns the model and the dependencies that are loaded with it. Reads the disk.
+  std::set<std::string> LoadedWith(const LoadRequest& request) const;
   // Remakes an ensemble if it is due.
   void MakeIfDue(const std::string& ensemble);
 
@@ -51,6 +54,7 @@ class FolderLoads {
  private:
   using Builds = std::map<int64_t, Result<std::shared_ptr<Servable>>>;
 
+  LoadSet Collect(const std::vector<LoadRequest>& wanted) const;
   // Load one claimed model. `uses` has the dependencies of all models that are loaded with it.
   Status LoadAndRelease(const LoadRequest& request, const Dependencies& uses);
   Status LoadClaimed(const LoadRequest& request, const Dependencies& uses);

@@ -21,9 +21,12 @@
 #include "repository/drains.h"
 #include "repository/folder_loads.h"
 #include "repository/model_folders.h"
+#include "repository/model_memory.h"
+#include "repository/on_demand_loads.h"
 #include "repository/parallel.h"
 #include "repository/repository_life.h"
 #include "repository/servable_table.h"
+#include "serving/faults.h"
 #include "serving/readiness_round.h"
 
 namespace braid {
@@ -73,7 +76,7 @@ class Manager::Impl {
         config_makers_(std::move(config_makers)),
         log_(log),
         drains_(options_.exit_timeout_seconds, options_.sequence_vault),
-        table_(catalog, drains_, log),
+        table_(catalog, drains_, log, options_.folders && options_.folders->on_demand),
         folders_(options_.folders ? options_.folders->model_repositories : std::vector<std::string>()),
         pipelines_(config_makers_, table_, drains_, log),
         models_(
@@ -82,6 +85,26 @@ class Manager::Impl {
     if (!options_.folders) return;
     loads_ = std::make_unique<FolderLoads>(options_, folders_, table_, drains_, std::move(folder_makers),
                                            catalog.error_texts(), log);
+    if (!options_.folders->on_demand) return;
+    memory_ = std::make_unique<ModelMemory>(options_.folders->models_memory_max_bytes, folders_, table_,
+                                            catalog, log);
+    on_demand_ = std::make_unique<OnDemandLoads>(
+        OnDemandLoads::Options{.wait_ns = load_wait_ns(), .threads = options_.load_thread_count},
+        OnDemandLoads::Calls{
+            .load = [this](const std::string& model,
+                           int64_t deadline_ns) { return LoadForRequest(model, deadline_ns); },
+            .awaits =
+                [this](const std::string& model, int64_t version) {
+                  return catalog_.Find(model, version).status().fault() == Fault::kLoadsOnDemand;
+                },
+            .refresh = [this] { Refresh(); },
+            .count_memory =
+                [this](OnDemandCounts& counts) {
+                  counts.evicted = memory_->evictions();
+                  counts.memory_bytes = memory_->used_bytes();
+                  counts.memory_limit_bytes = memory_->max_bytes();
+                }});
+    catalog.set_on_demand_loader(on_demand_.get());
   }
 
   Status Start(Status& loaded);
@@ -97,6 +120,9 @@ class Manager::Impl {
 
   bool serving() const { return knows_models_ && !life_.exiting(); }
   bool started() const { return life_.serving() && (loads_ == nullptr || folders_serve_); }
+  int64_t load_wait_ns() const {
+    return options_.folders ? options_.folders->load_wait_ms * kMillisecondNs : 0;
+  }
   bool strict() const { return options_.folders && options_.folders->strict_readiness; }
   bool server_ready() const { return started() && (!strict() || catalog_.AllReady()); }
   void CheckServerReady(std::function<void(bool)> done) const;
@@ -118,6 +144,14 @@ class Manager::Impl {
   Status CheckTakesLoads() const;
   Status LoadFolders(const std::vector<LoadRequest>& requests, FolderLoads::Outcome& outcome);
   Status UnloadFolder(const std::string& name);
+  Status UnloadWith(const std::string& name, bool unload_dependents, const ModelRights& rights);
+
+  OnDemandLoads::Outcome LoadForRequest(const std::string& name, int64_t deadline_ns);
+  Status LoadInto(const LoadRequest& request, int64_t deadline_ns, FolderLoads::Outcome& outcome);
+  Status Patiently(const std::function<Status()>& act);
+  void KeepLoaded(const std::vector<LoadRequest>& requests);
+  void LoadUsedByConfig();
+  void Refresh();
 
   Status ReadConfig() BRAID_REQUIRES(round_mutex_);
   bool ReadFile(bool retry, Findings& findings) BRAID_REQUIRES(round_mutex_);
@@ -137,7 +171,10 @@ class Manager::Impl {
   Drains drains_;
   ServableTable table_;
   const ModelFolders folders_;
-  std::unique_ptr<FolderLoads> loads_;  // null without model folders
+  std::unique_ptr<FolderLoads> loads_;        // null without model folders
+  std::unique_ptr<ModelMemory> memory_;       // null if models are not loaded on demand
+  std::unique_ptr<OnDemandLoads> on_demand_;  // likewise
+  int64_t next_names_ns_ = 0;                 // SteadyNowNs(), of Refresh()
   ConfigPipelines pipelines_;
   ModelFolders::Skipped skipped_;           // used at the start, then by the polling thread
   std::atomic<bool> folders_serve_{false};  // the model folders were readable at the start
@@ -210,6 +247,8 @@ Status Manager::Impl::Start(Status& loaded) {
     Run(steps);
     Findings findings;
     if (options_.config) FinishConfig(true, true, findings);
+    if (on_demand_ != nullptr) KeepLoaded(StartupSet(names));
+    if (on_demand_ != nullptr && options_.config) LoadUsedByConfig();
     std::string failed;
     for (const auto& [name, status] : outcome) {
       if (status.ok() || table_.Serves(name)) continue;
@@ -220,6 +259,7 @@ Status Manager::Impl::Start(Status& loaded) {
   }
   drains_.Reap();
   BRAID_RETURN_IF_ERROR(life_.Serve());
+  if (on_demand_ != nullptr && folders_serve_) BRAID_RETURN_IF_ERROR(on_demand_->Start());
   return StartPolling();
 }
 
@@ -235,6 +275,7 @@ std::vector<LoadRequest> Manager::Impl::StartupSet(const std::set<std::string>& 
 Status Manager::Impl::Shutdown(int64_t deadline_ns) {
   life_.Exit();
   table_.Close();
+  if (on_demand_ != nullptr) on_demand_->Shutdown();
   if (loads_ != nullptr) loads_->BeginShutdown();
   drains_.BeginShutdown(catalog_, deadline_ns);
   table_.RetireAll();
@@ -375,7 +416,12 @@ Status Manager::Impl::Load(const LoadRequest& request) {
   // If the folder exists, the index shows the same error as its state.
   if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   FolderLoads::Outcome outcome;
-  BRAID_RETURN_IF_ERROR(LoadFolders({request}, outcome));
+  const int64_t deadline_ns = SteadyNowNs() + load_wait_ns();
+  BRAID_RETURN_IF_ERROR(Patiently([&] { return LoadInto(request, deadline_ns, outcome); }));
+  if (on_demand_ != nullptr && outcome.at(name).ok()) {
+    table_.Keep(name);
+    on_demand_->Forget(name);
+  }
   return outcome.at(name);
 }
 
@@ -383,6 +429,14 @@ Status Manager::Impl::Unload(const std::string& name, bool unload_dependents, co
   const RepositoryLife::Work work(life_);
   BRAID_RETURN_IF_ERROR(CheckTakesLoads());
   BRAID_RETURN_IF_ERROR(CheckServableName(name));
+  const Status status = Patiently([&] { return UnloadWith(name, unload_dependents, rights); });
+  drains_.Reap();
+  // Its pipelines are remade on a thread of the manager, because that may take long.
+  if (options_.config) life_.Wake();
+  return status;
+}
+
+Status Manager::Impl::UnloadWith(const std::string& name, bool unload_dependents, const ModelRights& rights) {
   std::set<std::string> used;
   if (unload_dependents) {
     used = UsedBy(table_.made_uses(), name);
@@ -394,14 +448,105 @@ Status Manager::Impl::Unload(const std::string& name, bool unload_dependents, co
     BRAID_RETURN_IF_ERROR(table_.CheckUnclaimed(all));
   }
   // A request inside the ensemble keeps its models until it ends; a new request no longer finds the ensemble.
-  Status status = UnloadFolder(name);
+  table_.Forgo(name);
+  BRAID_RETURN_IF_ERROR(UnloadFolder(name));
   for (const std::string& model : used) {
-    if (status.ok()) status = UnloadFolder(model);
+    table_.Forgo(model);
+    BRAID_RETURN_IF_ERROR(UnloadFolder(model));
   }
+  return OkStatus();
+}
+
+// ---- models on demand ----
+
+// Repeats a load or unload that met a load on demand of the same models.
+Status Manager::Impl::Patiently(const std::function<Status()>& act) {
+  const int64_t deadline_ns = SteadyNowNs() + load_wait_ns();
+  for (;;) {
+    const uint64_t releases = table_.releases();
+    Status status = act();
+    const bool claimed = status.code() == StatusCode::kUnavailable && on_demand_ != nullptr;
+    if (!claimed || !table_.AwaitRelease(releases, deadline_ns)) return status;
+  }
+}
+
+// Makes room for a load, and loads. Errors: those of FolderLoads::Plan(); all others are in `outcome`.
+Status Manager::Impl::LoadInto(const LoadRequest& request, int64_t deadline_ns,
+                               FolderLoads::Outcome& outcome) {
+  ModelMemory::Reservation room;
+  std::set<std::string> models = {request.model_name};
+  if (memory_ != nullptr && request.files.empty()) {
+    models = loads_->LoadedWith(request);
+    auto reserved = memory_->Reserve(models, deadline_ns);
+    if (!reserved.ok()) {
+      outcome[request.model_name] = reserved.status();
+      return OkStatus();
+    }
+    room = std::move(*reserved);
+  }
+  BRAID_RETURN_IF_ERROR(LoadFolders({request}, outcome));
+  if (memory_ == nullptr || !outcome.at(request.model_name).ok()) return OkStatus();
+  if (Status settled = memory_->Settle(models, std::move(room)); !settled.ok())
+    outcome[request.model_name] = std::move(settled);
+  return OkStatus();
+}
+
+OnDemandLoads::Outcome Manager::Impl::LoadForRequest(const std::string& name, int64_t deadline_ns) {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return {UnavailableError("Server exiting")};
+  for (;;) {
+    if (table_.Serves(name)) return {};
+    const uint64_t releases = table_.releases();
+    FolderLoads::Outcome outcome;
+    const Status begun = LoadInto(FromDisk(name), deadline_ns, outcome);
+    if (begun.ok()) {
+      const Status& loaded = outcome.at(name);
+      return {loaded, loaded.code() != StatusCode::kUnavailable};  // not if too many models are in use
+    }
+    // One of its models is being loaded or unloaded.
+    if (!table_.AwaitRelease(releases, deadline_ns)) return {begun, false};
+  }
+}
+
+// Keeps what the start has loaded.
+void Manager::Impl::KeepLoaded(const std::vector<LoadRequest>& requests) {
+  std::set<std::string> models;
+  for (const LoadRequest& request : requests) {
+    table_.Keep(request.model_name);
+    models.merge(loads_->LoadedWith(request));
+  }
+  if (const Status fits = memory_->Settle(models, {}); !fits.ok())
+    BRAID_LOG_ERROR(log_, "the models of --load-model do not fit: {}", fits.message());
+}
+
+// Loads the models that pipelines and graphs of the config.json use: these do not wait for a load.
+void Manager::Impl::LoadUsedByConfig() {
+  std::set<std::string> used;
+  for (const auto& [name, uses] : table_.uses()) {
+    if (pipelines_.Has(name)) used.insert(uses.begin(), uses.end());
+  }
+  for (const auto& servable : catalog_.All()) {
+    if (servable->info().kind != ServableKind::kGraph) continue;
+    for (const ServableUse& use : servable->uses()) used.insert(use.name);
+  }
+  std::vector<LoadRequest> requests;
+  for (const std::string& name : used) {
+    if (catalog_.Find(name, -1).status().fault() == Fault::kLoadsOnDemand) requests.push_back(FromDisk(name));
+  }
+  FolderLoads::Outcome outcome;
+  (void)LoadFolders(requests, outcome);  // failures are logged
+  KeepLoaded(requests);
+}
+
+// Finds new model folders, and measures models.
+void Manager::Impl::Refresh() {
+  memory_->Refresh();
   drains_.Reap();
-  // Its pipelines are remade on a thread of the manager, because that may take long.
-  if (options_.config) life_.Wake();
-  return status;
+  if (SteadyNowNs() < next_names_ns_) return;
+  next_names_ns_ = SteadyNowNs() + options_.folders->poll_seconds * kSecondNs;
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return;
+  if (const auto names = FolderNames(); names.ok()) table_.NoteFolders(*names);
 }
 
 // ---- the config.json ----
@@ -497,6 +642,7 @@ Manager::Impl::Findings Manager::Impl::Round(bool retry) {
   PlanConfig(fresh, retry, steps);
   Run(steps);
   FinishConfig(fresh, retry, findings);
+  if (on_demand_ != nullptr && findings.changed) LoadUsedByConfig();
   drains_.Reap();
   return findings;
 }

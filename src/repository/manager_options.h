@@ -32,6 +32,12 @@ struct FolderOptions {
   std::string model_config_name;
   bool auto_complete = true;
   bool strict_readiness = true;
+  // Whether requests load models (OnDemandLoader); needs ControlMode::kExplicit.
+  bool on_demand = false;
+  // How long a request waits for its model to be loaded.
+  int64_t load_wait_ms = 30000;
+  // The limit of the models' memory (ModelMemory); 0: none. Needs on_demand.
+  uint64_t models_memory_max_bytes = 0;
   // How often a failed load of a version is immediately retried.
   int load_retry_count = 0;
   // The folders of hosted backends (Backend::HostedFile()).

@@ -179,7 +179,10 @@ Status ServableTable::CheckFreeLocked(const std::string& name) const {
 
 Status ServableTable::TakeName(const std::string& name, Entry& entry) {
   BRAID_RETURN_IF_ERROR(CheckFreeLocked(name));
-  if (std::exchange(entry.owner, Owner::kFolder) == Owner::kNone) catalog_.AddModel(name);
+  if (std::exchange(entry.owner, Owner::kFolder) == Owner::kNone) {
+    catalog_.AddModel(name);
+    if (on_demand_) catalog_.SetOnDemand(name, true);
+  }
   return OkStatus();
 }
 
@@ -226,6 +229,23 @@ void ServableTable::Release(const std::string& name, const Status& fault) {
   entry.claimed = false;
   entry.fault = fault;
   ForgetIfGone(name);
+  ++releases_;
+  changed_.NotifyAll();
+}
+
+uint64_t ServableTable::releases() const {
+  MutexLock lock(mutex_);
+  return releases_;
+}
+
+bool ServableTable::AwaitRelease(uint64_t releases, int64_t deadline_ns) const {
+  MutexLock lock(mutex_);
+  while (releases_ == releases) {
+    const int64_t left_ns = deadline_ns - SteadyNowNs();
+    if (left_ns <= 0) return false;
+    changed_.WaitFor(mutex_, std::chrono::nanoseconds(left_ns));
+  }
+  return true;
 }
 
 // ---- the steps of a load from a model folder ----
@@ -340,6 +360,38 @@ Status ServableTable::Unload(const std::string& name, RetiredServables& leaving)
   return OkStatus();
 }
 
+// ---- models on demand ----
+
+std::vector<ServableTable::Resident> ServableTable::Residents() const {
+  std::vector<Resident> residents;
+  MutexLock lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    if (entry.owner != Owner::kFolder || (entry.served.empty() && entry.draining.empty())) continue;
+    Resident& resident = residents.emplace_back();
+    resident.name = name;
+    for (const auto& [version, served] : entry.served) resident.versions.push_back(served.servable);
+    resident.kept = entry.kept;
+    resident.draining = !entry.draining.empty();
+  }
+  return residents;
+}
+
+void ServableTable::Keep(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end() || entry->second.owner != Owner::kFolder) return;
+  entry->second.kept = true;
+  if (on_demand_) catalog_.SetOnDemand(name, true);
+}
+
+void ServableTable::Forgo(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end() || entry->second.owner != Owner::kFolder) return;
+  entry->second.kept = false;
+  catalog_.SetOnDemand(name, false);
+}
+
 // ---- the end of versions, and of the server ----
 
 void ServableTable::SetState(const std::string& name, const Entry& entry, int64_t version, VersionState state,
@@ -394,7 +446,7 @@ void ServableTable::EndDrain(const std::string& name, int64_t version, uint64_t 
   all.erase(draining);
   SetState(name, entry->second, version, VersionState::kUnavailable, "unloaded");
   ForgetIfGone(name);
-  drained_.NotifyAll();
+  changed_.NotifyAll();
 }
 
 bool ServableTable::DrainsLocked() const {
@@ -409,7 +461,7 @@ bool ServableTable::AwaitDrains(int64_t deadline_ns) const {
   while (DrainsLocked()) {
     const int64_t left_ns = deadline_ns - SteadyNowNs();
     if (left_ns <= 0) return false;
-    drained_.WaitFor(mutex_, std::chrono::nanoseconds(left_ns));
+    changed_.WaitFor(mutex_, std::chrono::nanoseconds(left_ns));
   }
   return true;
 }

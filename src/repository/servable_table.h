@@ -58,8 +58,9 @@ class ServableTable {
   // ticket is 0 if another build has replaced the servable.
   using RetiredServables = std::vector<std::pair<std::shared_ptr<Servable>, uint64_t>>;
 
-  ServableTable(Catalog& catalog, Drains& drains, Logger& log)
-      : catalog_(catalog), drains_(drains), log_(log) {}
+  // `on_demand`: requests load the models of model folders.
+  ServableTable(Catalog& catalog, Drains& drains, Logger& log, bool on_demand = false)
+      : catalog_(catalog), drains_(drains), log_(log), on_demand_(on_demand) {}
 
   // ---- names of the config.json ----
 
@@ -105,6 +106,10 @@ class ServableTable {
   void Release(const std::string& name, const Status& fault);
   // Checks whether Claim() would succeed. Errors: as Claim().
   Status CheckUnclaimed(const std::set<std::string>& names) const;
+  // The number of releases so far; and waits until there are more. Returns false if that takes past
+  // `deadline_ns`.
+  uint64_t releases() const;
+  bool AwaitRelease(uint64_t releases, int64_t deadline_ns) const;
 
   // ---- the steps of a load from a model folder; all REQUIRE that the model is claimed ----
 
@@ -130,6 +135,22 @@ class ServableTable {
   // Retires all versions of a model folder's model; other names are left alone. Errors: UNAVAILABLE while the
   // model is claimed.
   Status Unload(const std::string& name, RetiredServables& leaving);
+
+  // ---- models on demand ----
+
+  // A model of a model folder with serving versions, or with versions that are draining.
+  struct Resident {
+    std::string name;
+    std::vector<std::shared_ptr<Servable>> versions;  // that serve
+    bool kept = false;                                // see Keep()
+    bool draining = false;
+  };
+  std::vector<Resident> Residents() const;
+  // Records that a client or the server's start has loaded the model, so that only a client unloads it.
+  // Requests load it again if it fails. Ignored for unknown models.
+  void Keep(const std::string& name);
+  // Records that a client wants the model unloaded, so that requests do not load it.
+  void Forgo(const std::string& name);
 
   // ---- drains and shutdown ----
 
@@ -194,6 +215,7 @@ class ServableTable {
     // For a name of a model folder.
     bool claimed = false;
     bool on_disk = false;
+    bool kept = false;
     // The versions that the current load has set to LOADING.
     std::set<int64_t> loading;
     // The folder's fingerprint at the last try, and at the last successful load.
@@ -231,9 +253,11 @@ class ServableTable {
   Catalog& catalog_;
   Drains& drains_;
   Logger& log_;
+  const bool on_demand_;
 
   mutable Mutex mutex_;
-  mutable CondVar drained_;
+  mutable CondVar changed_;  // notified when a drain ends and when a claim is released
+  uint64_t releases_ BRAID_GUARDED_BY(mutex_) = 0;
   bool closed_ BRAID_GUARDED_BY(mutex_) = false;
   std::map<std::string, Entry> entries_ BRAID_GUARDED_BY(mutex_);
   DependencyGraph graph_ BRAID_GUARDED_BY(mutex_);

@@ -193,6 +193,7 @@ Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, Metr
                         const RestProtocols& rest, bool console, std::string& endpoint) {
   BRAID_RETURN_IF_ERROR(Describe(port, rest));
   HttpServer::Options http = options;
+  http.on_demand = context_.catalog.on_demand_loader();
   std::vector<HttpProtocol*> protocols = {&metrics, &port.openapi};
   if (console) {
     // The page also tries models. The memory limit for its requests is as large as that of models' clients.

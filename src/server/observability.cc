@@ -20,6 +20,8 @@ void Observability::Collect(const Sources& sources) {
                 ThreadMetrics(thread_watch),
                 WorkerMetrics(sources.catalog, sources.own_workers, worker_counters, process_memory)};
   if (sources.access != nullptr) collectors.push_back(AccessMetrics(*sources.access));
+  if (const OnDemandLoader* loader = sources.catalog.on_demand_loader())
+    collectors.push_back(OnDemandMetrics(*loader));
   if (options.allow_cpu_metrics) collectors.push_back(CpuMetrics(options.metrics_interval_ms));
   if (options.allow_gpu_metrics && !sources.gpus.empty()) {
     collectors.push_back(GpuMetrics(sources.gpus, sources.nvml, options.metrics_interval_ms));

@@ -161,6 +161,16 @@ Status CheckTogether(const ServerOptions& options) {
   if (!startup.empty() && options.folders.control_mode != ControlMode::kExplicit) {
     return InvalidArgumentError("--load-model needs --model-control-mode=explicit");
   }
+  const FolderOptions& folders = options.folders;
+  if (folders.on_demand &&
+      (folders.control_mode != ControlMode::kExplicit || folders.model_repositories.empty())) {
+    return InvalidArgumentError(
+        "--load-on-demand needs a model repository and --model-control-mode=explicit");
+  }
+  for (const char* option : {"load-wait-ms", "models-memory-max-bytes"}) {
+    if (!folders.on_demand && options.origin(option) != OptionOrigin::kDefault)
+      return InvalidArgumentError(fmt::format("--{} needs --load-on-demand", option));
+  }
   if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {
     return InvalidArgumentError(
         "Wildcard model name '*' must be the ONLY startup model if specified at all.");

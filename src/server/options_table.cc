@@ -472,6 +472,13 @@ const OptionSpec kOptionTable[] = {
           "Read a model's configs/NAME.pbtxt instead of config.pbtxt where it exists"),
     Works("model-load-thread-count", "N", Group::kModels, Int<&O::model_load_thread_count, 1, 256>(),
           "Number of models to load in parallel"),
+    Works("load-on-demand", "", Group::kModels, Bool<Folders<&F::on_demand>>(),
+          "Load a model of the repository when a request asks for it; needs --model-control-mode=explicit"),
+    Works("load-wait-ms", "MS", Group::kModels, Int<Folders<&F::load_wait_ms>, 1, 1000000000>(),
+          "Longest time in milliseconds that a request waits for its model to be loaded on demand"),
+    Works("models-memory-max-bytes", "BYTES", Group::kModels, Bytes<Folders<&F::models_memory_max_bytes>>(),
+          "Limit on the memory of the models of the repository; idle models are unloaded to make room. 0: no "
+          "limit. Needs --load-on-demand; for one model: parameter PINNED"),
     Works("model-load-retry-count", "N", Group::kModels, Int<Folders<&F::load_retry_count>, 0, 1000>(),
           "Number of immediate retries of a failed load"),
     Refused("model-namespacing", "", Group::kModels, CheckBool, "false", kFalse,

@@ -9,11 +9,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/guard.h"
+#include "base/mutex.h"
 #include "base/recent_log.h"
+#include "base/thread.h"
 #include "server/environment.h"
 #include "server/keep_memory.h"
 #include "server/options.h"
@@ -61,6 +65,60 @@ std::string Lines(std::string_view text) {
   return lines;
 }
 
+// The results of the first loads, and the first signal.
+struct Progress {
+  Mutex mutex;
+  CondVar changed;
+  std::optional<Status> load BRAID_GUARDED_BY(mutex);  // of Server::Load(); nullopt until it has returned
+  Status failed_loads;                                 // set by it
+  int signal BRAID_GUARDED_BY(mutex) = 0;
+};
+
+// Waits for SIGINT or SIGTERM, on a thread that lives as long as the process.
+void WatchSignals(const sigset_t& signals, std::shared_ptr<Progress> progress) {
+  StartThread("brd-signal", [signals, progress = std::move(progress)] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    MutexLock lock(progress->mutex);
+    progress->signal = signal;
+    progress->changed.NotifyAll();
+  }).detach();
+}
+
+int AwaitSignal(Progress& progress) {
+  MutexLock lock(progress.mutex);
+  while (progress.signal == 0) progress.changed.Wait(progress.mutex);
+  return progress.signal;
+}
+
+// Loads the models and returns the result. User code may take any time, so a signal stops the server
+// meanwhile: then returns nullopt, and sets `stopped` to the result.
+std::optional<Status> Load(Server& server, const std::shared_ptr<Progress>& progress, Logger& log,
+                           Status& stopped) {
+  std::thread loads = StartThread("brd-load", [&server, progress] {
+    const Status load = server.Load(progress->failed_loads);
+    MutexLock lock(progress->mutex);
+    progress->load = load;
+    progress->changed.NotifyAll();
+  });
+  std::optional<Status> load;
+  {
+    MutexLock lock(progress->mutex);
+    while (!progress->load && progress->signal == 0) progress->changed.Wait(progress->mutex);
+    load = progress->load;
+  }
+  if (!load) {
+    BRAID_LOG_INFO(log, "signal {} while models are loading: ending", AwaitSignal(*progress));
+    stopped = server.Stop();
+  }
+  if (stopped.ok()) {
+    loads.join();
+  } else {
+    loads.detach();  // blocked in user code
+  }
+  return load;
+}
+
 int Serve(const CommandLine& line) {
   Logger::Options log_options;
   log_options.info = line.options.log_info;
@@ -79,7 +137,7 @@ int Serve(const CommandLine& line) {
   Logger& log = **made;
   for (const std::string& note : line.notes) BRAID_LOG_INFO(log, "{}", note);
 
-  // Every thread inherits the mask, so that only sigwait() below receives signals.
+  // Every thread inherits the mask, so that only sigwait() receives signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -90,26 +148,36 @@ int Serve(const CommandLine& line) {
   KeepMemory();
   RaiseDescriptorLimit();
 
-  Status loaded;
-  Result<std::unique_ptr<Server>> started =
-      Server::Start(line.options, log, recent_log ? &*recent_log : nullptr, loaded);
-  if (!started.ok()) {
-    BRAID_LOG_ERROR(log, "{}", started.status().message());
-    std::cerr << "error: " << EscapeForLog(started.status().message()) << '\n';
+  const auto progress = std::make_shared<Progress>();  // shared with the thread for signals
+  WatchSignals(signals, progress);
+  const auto fail = [&log](const Status& status) {
+    BRAID_LOG_ERROR(log, "{}", status.message());
+    std::cerr << "error: " << EscapeForLog(status.message()) << '\n';
     return 1;
-  }
+  };
+  Result<std::unique_ptr<Server>> started =
+      Server::Start(line.options, log, recent_log ? &*recent_log : nullptr);
+  if (!started.ok()) return fail(started.status());
   Server& server = **started;
   // The loaded models are served, and end in order, even if memory is short for a while.
   const RetryingAllocation retrying;
   int exit_code = 0;
-  if (!loaded.ok() && line.options.exit_on_error) {
+  Status stopped;
+  const std::optional<Status> load = Load(server, progress, log, stopped);
+  const Status& failed_loads = progress->failed_loads;
+  if (load && !load->ok()) {
+    // The loaded models end as in a normal stop. The log names those that do not.
+    exit_code = fail(*load);
+    stopped = server.Stop();
+  } else if (load && !failed_loads.ok() && line.options.exit_on_error) {
     log.Flush();
-    std::cerr << "error: creating server: " << StatusCodeName(loaded.code()) << " - "
-              << Lines(loaded.message())
+    std::cerr << "error: creating server: " << StatusCodeName(failed_loads.code()) << " - "
+              << Lines(failed_loads.message())
               << "\nrun `braid check` with the same arguments for details; with --exit-on-error=false the "
                  "server serves the other models\n";
     exit_code = 1;
-  } else {
+    stopped = server.Stop();
+  } else if (load) {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
     if (!line.options.loopback_only()) {
@@ -131,11 +199,11 @@ int Serve(const CommandLine& line) {
       std::cout << "GPUs:      " << gpus << '\n';
     std::cout << "isolation: " << DescribeIsolation(line.options.workers.isolation) << '\n';
     std::cout << std::endl;
-    int signal = 0;
-    sigwait(&signals, &signal);
-    BRAID_LOG_INFO(log, "signal {}: draining for at most {} s", signal, line.options.exit_timeout_secs);
+    BRAID_LOG_INFO(log, "signal {}: draining for at most {} s", AwaitSignal(*progress),
+                   line.options.exit_timeout_secs);
+    stopped = server.Stop();
   }
-  if (Status stopped = server.Stop(); !stopped.ok()) {
+  if (!stopped.ok()) {
     BRAID_LOG_ERROR(log, "{}", stopped.message());
     log.Flush();
     std::cout.flush();

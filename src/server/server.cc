@@ -33,9 +33,9 @@ Server::Server(const ServerOptions& options, Logger& log, const RecentLog* recen
       loading_(options_, log, *limits_, seen_) {}
 
 Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logger& log,
-                                              const RecentLog* recent_log, Status& load_status) {
+                                              const RecentLog* recent_log) {
   std::unique_ptr<Server> server(new Server(options, log, recent_log));
-  Status opened = Guarded([&] { return server->Open(load_status); });
+  Status opened = Guarded([&] { return server->Open(); });
   if (opened.ok()) return server;
   // The parts end in order, even if memory is short for a while.
   const RetryingAllocation retrying;
@@ -43,17 +43,16 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Logg
   return opened;
 }
 
-Status Server::Open(Status& load_status) {
+Status Server::Open() {
   BRAID_RETURN_IF_ERROR(loading_.Prepare());
   BRAID_RETURN_IF_ERROR(seen_.OpenTraces());
   control_.emplace(loading_.manager());
   fronts_ = std::make_unique<Fronts>(options_, log_, loading_, seen_, limits_, *control_);
-  BRAID_RETURN_IF_ERROR(fronts_->Listen());
-  if (Status loaded = Load(load_status); !loaded.ok()) {
-    // The loaded models end as in a normal stop. The log names those that do not.
-    static_cast<void>(Stop());
-    return loaded;
-  }
+  return fronts_->Listen();
+}
+
+Status Server::Load(Status& load_status) {
+  BRAID_RETURN_IF_ERROR(Guarded([&] { return LoadModels(load_status); }));
   control_->EndStart();
   return OkStatus();
 }
@@ -71,7 +70,7 @@ Status Server::Stop() {
   return stopped;
 }
 
-Status Server::Load(Status& load_status) {
+Status Server::LoadModels(Status& load_status) {
   BRAID_RETURN_IF_ERROR(loading_.manager().Start(load_status));
   const auto metrics = options_.serves_config() ? loading_.OvmsMetricsWanted() : std::nullopt;
   if (!metrics) return OkStatus();

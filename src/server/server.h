@@ -1,7 +1,7 @@
 // Server: all parts of Braid, built and connected, from start to shutdown.
 //
-//   // Listens, then loads models.
-//   BRAID_ASSIGN_OR_RETURN(auto server, Server::Start(options, *log, &recent_log, loaded));
+//   BRAID_ASSIGN_OR_RETURN(auto server, Server::Start(options, *log, &recent_log));   // listens
+//   BRAID_RETURN_IF_ERROR(server->Load(loaded));
 //   ... wait for a signal ...
 //   Status stopped = server->Stop();
 #pragma once
@@ -28,13 +28,16 @@ namespace braid {
 
 class Server {
  public:
-  // Binds the ports first, so that a conflict shows at once, and then answers health checks. Loads the
-  // startup set and blocks until every load has ended. `load_status` tells the failed loads; the other models
-  // are served. Errors: an invalid option, a port in use, no usable interpreter. `recent_log` has the last
-  // lines of the log, for the console; null: none. Both logs outlive the server. Destroy the server within a
-  // RetryingAllocation, because its shutdown allocates memory.
+  // Binds the ports, so that a conflict shows at once, and then answers health checks. Errors: an invalid
+  // option, a port in use, no usable interpreter. `recent_log` has the last lines of the log, for the
+  // console; null: none. Both logs outlive the server. Destroy the server within a RetryingAllocation,
+  // because its shutdown allocates memory.
   static Result<std::unique_ptr<Server>> Start(const ServerOptions& options, Logger& log,
-                                               const RecentLog* recent_log, Status& load_status);
+                                               const RecentLog* recent_log);
+  // Loads the startup set. Blocks until every load has ended, or until Stop() on another thread has ended
+  // them. `load_status` tells the failed loads; the other models are served. Called once. Errors: as
+  // Manager::Start(); options that the config.json contradicts.
+  Status Load(Status& load_status);
 
   const ServerAddresses& addresses() const { return fronts_->addresses(); }
   const Catalog& catalog() const { return loading_.catalog(); }
@@ -44,14 +47,14 @@ class Server {
   std::string console_url() const { return fronts_->console_url(); }
 
   // Refuses new requests, waits for those in flight, and finalizes every model, all within the exit timeout.
-  // Errors: user code did not end in time; the process must then exit with _exit().
+  // After OK, Load() has returned or returns soon. Errors: user code did not end in time; the process must then exit with _exit().
   Status Stop();
 
  private:
   Server(const ServerOptions& options, Logger& log, const RecentLog* recent_log);
 
-  Status Open(Status& load_status);
-  Status Load(Status& load_status);
+  Status Open();
+  Status LoadModels(Status& load_status);
   void GiveNotice();
   void DrainSequences();
 

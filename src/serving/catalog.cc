@@ -18,6 +18,11 @@ Status VersionNotFound(std::string_view name, int64_t version) {
 }
 
 constexpr std::string_view kUnloadedReason = "unloaded";
+constexpr std::string_view kOnDemandReason = "on demand";
+
+bool IsUnloaded(VersionState state, std::string_view reason) {
+  return state == VersionState::kUnavailable && reason == kUnloadedReason;
+}
 
 // Pipelines and graphs have one version, which answers to any requested number.
 bool HasVersions(ServableKind kind) {
@@ -94,7 +99,34 @@ void Catalog::RemoveModel(const std::string& name) {
   MutexLock lock(mutex_);
   models_.erase(name);
   reasons_.erase(name);
+  on_demand_.erase(name);
   Rebuild();
+}
+
+void Catalog::SetOnDemand(const std::string& name, bool on_demand) {
+  MutexLock lock(mutex_);
+  if (!on_demand) {
+    on_demand_.erase(name);
+  } else if (models_.contains(name)) {
+    on_demand_.insert(name);
+  }
+}
+
+bool Catalog::LoadsOnDemandLocked(std::string_view name, const std::map<int64_t, Version>& versions) const {
+  return on_demand_.contains(name) && std::none_of(versions.begin(), versions.end(), [](const auto& entry) {
+           return entry.second.servable != nullptr;
+         });
+}
+
+bool Catalog::IsReadyOnDemand(std::string_view name, int64_t version) const {
+  MutexLock lock(mutex_);
+  const auto model = models_.find(name);
+  if (model == models_.end() || !LoadsOnDemandLocked(name, model->second)) return false;
+  const auto& versions = model->second;
+  if (version >= 0 && !versions.empty() && !versions.contains(version)) return false;
+  return !reasons_.contains(name) && std::none_of(versions.begin(), versions.end(), [](const auto& entry) {
+    return entry.second.failure != StatusCode::kOk;
+  });
 }
 
 void Catalog::SetReason(const std::string& name, std::string reason) {
@@ -160,16 +192,18 @@ std::vector<IndexEntry> Catalog::Index(bool ready_only) const {
   {
     MutexLock lock(mutex_);
     for (const auto& [name, versions] : models_) {
+      const bool on_demand = LoadsOnDemandLocked(name, versions);
       if (versions.empty() && !ready_only) {
         const auto reason = reasons_.find(name);
-        all.emplace_back(IndexEntry{name, std::nullopt, VersionState::kUnavailable,
-                                    reason == reasons_.end() ? "" : reason->second},
-                         nullptr);
+        IndexEntry entry{name, std::nullopt, VersionState::kUnavailable, ""};
+        if (on_demand) entry.reason = kOnDemandReason;
+        if (reason != reasons_.end()) entry.reason = reason->second;
+        all.emplace_back(std::move(entry), nullptr);
       }
       for (const auto& [number, version] : versions) {
-        all.emplace_back(
-            IndexEntry{name, number, version.state, version.reason, version.failure, version.kind},
-            version.servable);
+        IndexEntry entry{name, number, version.state, version.reason, version.failure, version.kind};
+        if (on_demand && IsUnloaded(entry.state, entry.reason)) entry.reason = kOnDemandReason;
+        all.emplace_back(std::move(entry), version.servable);
       }
     }
   }
@@ -222,7 +256,10 @@ Status Catalog::WhyNotFound(std::string_view name, int64_t version) const {
   const auto& versions = model->second;
   const Dialect dialect = versions.empty() ? dialect_ : versions.rbegin()->second.dialect;
   if (dialect == Dialect::kTriton) {
-    return version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
+    Status missing =
+        version < 0 ? NotFound(name, " has no available versions") : VersionNotFound(name, version);
+    if (!LoadsOnDemandLocked(name, versions)) return missing;
+    return {missing.code(), missing.message(), Fault::kLoadsOnDemand};
   }
   if (versions.empty()) return FaultError(Fault::kModelVersionMissing);
   const ServableKind kind = versions.rbegin()->second.kind;
@@ -264,10 +301,11 @@ bool Catalog::AllReady() const {
       const bool serves = std::any_of(versions.begin(), versions.end(),
                                       [](const auto& each) { return each.second.servable != nullptr; });
       for (const auto& [number, version] : versions) {
-        const bool unloaded =
-            version.state == VersionState::kUnavailable && version.reason == kUnloadedReason;
         const bool replaced = version.state == VersionState::kUnloading && serves;
-        if (version.servable == nullptr && !unloaded && !replaced) return false;
+        if (version.servable == nullptr && !IsUnloaded(version.state, version.reason) && !replaced &&
+            !on_demand_.contains(name)) {
+          return false;
+        }
         if (version.servable != nullptr) servables.push_back(version.servable);
       }
     }

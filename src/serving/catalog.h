@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,6 +22,7 @@
 #include "base/published.h"
 #include "base/status.h"
 #include "serving/error_texts.h"
+#include "serving/on_demand_loader.h"
 #include "serving/servable.h"
 
 namespace braid {
@@ -54,6 +56,9 @@ class Catalog {
 
   // Adds a model without versions ("in the repository, never loaded"). Does not change a known model.
   void AddModel(const std::string& name);
+  // Sets whether requests load the model while no version of it is READY. Lookups then fail with
+  // Fault::kLoadsOnDemand, and the model counts as ready for AllReady(). Ignored for unknown models.
+  void SetOnDemand(const std::string& name, bool on_demand);
   // Removes a model and all its versions.
   void RemoveModel(const std::string& name);
   // Sets why a model without versions has none; "" clears the reason. Ignored for unknown models.
@@ -84,6 +89,11 @@ class Catalog {
   // Returns the reason why Find() finds nothing, in the texts of the dialect. For servables of a config.json
   // it also tells their state (retired, not loaded yet). Takes a lock briefly.
   Status WhyNotFound(std::string_view name, int64_t version) const;
+  // Returns whether a request would load the model now, and its last load has not failed.
+  bool IsReadyOnDemand(std::string_view name, int64_t version) const;
+  // Set once, before requests arrive; outlives them. Null without --load-on-demand.
+  void set_on_demand_loader(OnDemandLoader* loader) { on_demand_loader_ = loader; }
+  OnDemandLoader* on_demand_loader() const { return on_demand_loader_; }
   Dialect dialect() const { return dialect_; }
   // Turns errors of servables into the texts that clients get.
   ErrorTexts& error_texts() { return error_texts_; }
@@ -117,14 +127,20 @@ class Catalog {
   };
 
   void Rebuild() BRAID_REQUIRES(mutex_);
+  // Whether the model is loaded on demand and has no READY version. `versions` are its.
+  bool LoadsOnDemandLocked(std::string_view name, const std::map<int64_t, Version>& versions) const
+      BRAID_REQUIRES(mutex_);
 
   const Dialect dialect_;
+  OnDemandLoader* on_demand_loader_ = nullptr;
   ErrorTexts error_texts_;
   // Not held while servables are asked for their readiness: a servable that depends on others looks them up
   // here.
   mutable Mutex mutex_;
   std::map<std::string, std::map<int64_t, Version>, std::less<>> models_ BRAID_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> reasons_ BRAID_GUARDED_BY(mutex_);  // of models without versions
+  std::map<std::string, std::string, std::less<>> reasons_
+      BRAID_GUARDED_BY(mutex_);  // of models without versions
+  std::set<std::string, std::less<>> on_demand_ BRAID_GUARDED_BY(mutex_);
   Published<Snapshot> snapshot_;
 };
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "serving/faults.h"
 
 namespace braid {
 namespace {
@@ -195,6 +196,41 @@ TEST(Catalog, LosesNoRequestToAReload) {
   stop = true;
   for (auto& reader : readers) reader.join();
   EXPECT_EQ(lost, 0);
+}
+
+TEST(Catalog, TellsWhichModelsAreLoadedOnDemand) {
+  Catalog catalog;
+  catalog.SetOnDemand("m", true);  // ignored: it is not known
+  catalog.AddModel("m");
+  EXPECT_EQ(catalog.WhyNotFound("m", -1).fault(), Fault::kNone);
+  catalog.SetOnDemand("m", true);
+  EXPECT_EQ(catalog.WhyNotFound("m", -1).fault(), Fault::kLoadsOnDemand);
+  EXPECT_EQ(catalog.WhyNotFound("m", 4).fault(), Fault::kLoadsOnDemand);
+  EXPECT_TRUE(catalog.IsReadyOnDemand("m", -1));
+  EXPECT_TRUE(catalog.AllReady());
+  EXPECT_EQ(catalog.Index(false).front().reason, "on demand");
+
+  catalog.SetState("m", 1, VersionState::kLoading, "");
+  EXPECT_EQ(catalog.WhyNotFound("m", 1).fault(), Fault::kLoadsOnDemand);
+  EXPECT_TRUE(catalog.AllReady());
+
+  catalog.SetState("m", 1, VersionState::kUnavailable, "broken");
+  EXPECT_EQ(catalog.WhyNotFound("m", 1).fault(), Fault::kLoadsOnDemand);  // to be tried again
+  EXPECT_FALSE(catalog.IsReadyOnDemand("m", -1));
+  EXPECT_TRUE(catalog.AllReady());
+  EXPECT_EQ(catalog.Index(false).front().reason, "broken");
+
+  catalog.Publish(Make("m", 1));
+  EXPECT_EQ(catalog.WhyNotFound("m", 2).fault(), Fault::kNone);
+  EXPECT_FALSE(catalog.IsReadyOnDemand("m", 1));
+
+  catalog.SetState("m", 1, VersionState::kUnavailable, "unloaded");
+  EXPECT_EQ(catalog.Index(false).front().reason, "on demand");
+  EXPECT_TRUE(catalog.IsReadyOnDemand("m", 1));
+  EXPECT_FALSE(catalog.IsReadyOnDemand("m", 2));
+  catalog.SetOnDemand("m", false);
+  EXPECT_EQ(catalog.WhyNotFound("m", 1).fault(), Fault::kNone);
+  EXPECT_EQ(catalog.Index(false).front().reason, "unloaded");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr Row kTable[] = {
      "Model with requested version is not loaded yet"},
     {Fault::kModelVersionInvalidFormat, StatusCode::kInvalidArgument,
      "invalid model version format in request"},
+    {Fault::kLoadsOnDemand, StatusCode::kNotFound, "Model is loaded on demand"},
     {Fault::kModelSpecMissing, StatusCode::kInvalidArgument, "model_spec missing in request"},
     {Fault::kInvalidSignatureDef, StatusCode::kInvalidArgument, "Invalid signature name"},
     {Fault::kPipelineNameMissing, StatusCode::kNotFound, "Pipeline with requested name is not found"},

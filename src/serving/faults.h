@@ -18,6 +18,7 @@ enum class Fault : unsigned char {
   kModelVersionNotLoadedAnymore,
   kModelVersionNotLoadedYet,
   kModelVersionInvalidFormat,
+  kLoadsOnDemand,  // the model is not loaded; see OnDemandLoader
   kModelSpecMissing,
   kInvalidSignatureDef,
   kPipelineNameMissing,

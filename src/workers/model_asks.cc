@@ -153,9 +153,10 @@ void ModelAsks::IsReady(const AskMessage& ask, AskAnswer answer) {
     answer(UnavailableError("Server not ready"));
     return;
   }
-  auto servable = CatalogReader(catalog_).Find(fields.Text("model_name"), *version);
+  const std::string name = fields.Text("model_name");
+  auto servable = CatalogReader(catalog_).Find(name, *version);
   if (!servable.ok()) {
-    answer(std::string("false"));
+    answer(std::string(catalog_.IsReadyOnDemand(name, *version) ? "true" : "false"));
     return;
   }
   (*servable)->get().CheckReadiness([answer = std::move(answer)](const Readiness& readiness) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "serving/faults.h"
 #include "workers/parameters_json.h"
 
 namespace braid {
@@ -14,11 +15,6 @@ namespace {
 
 // A thread that encodes a response may have been preempted.
 constexpr int64_t kLongestSendNs = 10'000'000'000;
-
-// The prefix of errors from before a servable has the request.
-Status NotAccepted(const CallMessage& message, const Status& status) {
-  return status.WithPrefix("Model " + std::string(message.model_name) + " - Error when running inference: ");
-}
 
 // Outputs of graphs have the types that user code gives them; Python models need types that arrays support.
 Status CheckOutput(const Tensor& output) {
@@ -63,8 +59,27 @@ size_t WorkerCalls::pending() const {
   return calls_.size();
 }
 
+struct WorkerCalls::NewCall {
+  std::shared_ptr<Call> call;  // shared with the table of calls
+  std::unique_ptr<InferenceRequest> request;
+  // Of the request that the call is made for; may be null.
+  std::shared_ptr<const CallChain> chain;
+  std::shared_ptr<RequestTrace> trace;
+  // See CallMessage.
+  bool decoupled = false;
+  bool device_outputs = false;
+  int64_t awaits_since_ns = 0;  // see OnDemandLoader::Load(); 0: it did not wait
+
+  // Answers an error from before a servable had the request.
+  void Refuse(const Status& status) const {
+    InferenceResponse response;
+    response.status = status.WithPrefix("Model " + request->model_name + " - Error when running inference: ");
+    call->Respond(std::move(response), true);
+  }
+};
+
 Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
-                          RequestTrace* trace, int64_t begun_ns) {
+                          std::shared_ptr<RequestTrace> trace, int64_t begun_ns) {
   const RetryingAllocation retrying;
   // Decoded first, so that memory lent by the worker returns in any case.
   BRAID_ASSIGN_OR_RETURN(auto request, MakeRequest(message));
@@ -78,39 +93,68 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
     }
     pending = calls_.size();
   }
-  const auto refuse = [&](Status status) {
-    InferenceResponse response;
-    response.status = std::move(status);
-    call->Respond(std::move(response), true);
-    return OkStatus();
-  };
+  NewCall started{std::move(call),  std::move(request), std::move(chain),
+                  std::move(trace), message.decoupled,  message.device_outputs};
   if (pending > kMostPending) {
-    return refuse(NotAccepted(message, UnavailableError("the instance has reached the limit of " +
-                                                        std::to_string(kMostPending) + " pending calls")));
+    started.Refuse(UnavailableError("the instance has reached the limit of " + std::to_string(kMostPending) +
+                                    " pending calls"));
+  } else {
+    Start(std::move(started), reader_);
   }
-  auto servable = FindServable(message);
-  if (!servable.ok()) return refuse(NotAccepted(message, servable.status()));
-  request->servable = std::move(servable).value();
-  const ServableInfo& info = request->servable->get().info();
-  // The worker has asked whether the model takes such inputs, but the model may have been replaced since.
-  if (!info.device_inputs && std::any_of(request->inputs.begin(), request->inputs.end(),
-                                         [](const Tensor& input) { return input.data.on_device(); })) {
-    return refuse(
-        NotAccepted(message, UnavailableError("it no longer accepts inputs on a GPU after its reload")));
+  return OkStatus();
+}
+
+void WorkerCalls::Start(NewCall started, CatalogReader& reader) {
+  Status found = FindServable(started, reader);
+  if (found.fault() == Fault::kLoadsOnDemand) {
+    StartAfterLoad(std::move(started));
+    return;
   }
-  if (message.device_outputs && info.device_outputs) {
-    request->device_outputs = request->requested_outputs;
-    if (request->device_outputs.empty()) {
-      for (const TensorSpec& output : info.outputs) request->device_outputs.push_back(output.name);
+  InferenceRequest& request = *started.request;
+  if (found.ok()) {
+    const ServableInfo& info = request.servable->get().info();
+    // The worker has asked whether the model takes such inputs, but the model may have been replaced since.
+    if (!info.device_inputs && std::any_of(request.inputs.begin(), request.inputs.end(),
+                                           [](const Tensor& input) { return input.data.on_device(); })) {
+      found = UnavailableError("it no longer accepts inputs on a GPU after its reload");
     }
   }
-  if (trace != nullptr) request->trace = trace->StartChild(info.name, info.version);
-  request->call_chain = std::move(chain);
-  request->cancellation = std::shared_ptr<Cancellation>(call, &call->cancellation());
-  request->sink = call.get();
-  Servable& callee = request->servable->get();
-  callee.Begin(std::move(request));
-  return OkStatus();
+  if (!found.ok()) {
+    started.Refuse(found);
+    return;
+  }
+  Servable& callee = request.servable->get();
+  const ServableInfo& info = callee.info();
+  if (started.device_outputs && info.device_outputs) {
+    request.device_outputs = request.requested_outputs;
+    if (request.device_outputs.empty()) {
+      for (const TensorSpec& output : info.outputs) request.device_outputs.push_back(output.name);
+    }
+  }
+  if (started.trace != nullptr) request.trace = started.trace->StartChild(info.name, info.version);
+  request.call_chain = std::move(started.chain);
+  request.cancellation = std::shared_ptr<Cancellation>(started.call, &started.call->cancellation());
+  request.sink = started.call.get();
+  callee.Begin(std::move(started.request));
+}
+
+void WorkerCalls::StartAfterLoad(NewCall started) {
+  if (started.awaits_since_ns == 0) started.awaits_since_ns = SteadyNowNs();
+  const std::string model = started.request->model_name;
+  const int64_t since_ns = started.awaits_since_ns;
+  // std::function must be copyable, so the call travels in a shared pointer.
+  auto kept = std::make_shared<NewCall>(std::move(started));
+  catalog_.on_demand_loader()->Load(model, since_ns, [self = shared_from_this(), kept](Status loaded) {
+    const RetryingAllocation retrying;  // the worker waits for this
+    if (loaded.ok() && kept->call->cancellation().cancelled())
+      loaded = CancelledError("the call was cancelled");
+    if (!loaded.ok()) {
+      kept->Refuse(loaded);
+      return;
+    }
+    CatalogReader reader(self->catalog_);
+    self->Start(std::move(*kept), reader);
+  });
 }
 
 Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMessage& message) {
@@ -142,21 +186,23 @@ Result<std::unique_ptr<InferenceRequest>> WorkerCalls::MakeRequest(const CallMes
   return request;
 }
 
-Result<std::unique_ptr<ServableHandle>> WorkerCalls::FindServable(const CallMessage& message) {
-  auto servable = reader_.Find(message.model_name, message.model_version);
-  const std::string name(message.model_name);
+Status WorkerCalls::FindServable(NewCall& call, CatalogReader& reader) {
+  const std::string& name = call.request->model_name;
+  auto servable = reader.Find(name, call.request->model_version);
   if (!servable.ok()) {
-    if (!catalog_.Knows(name, message.model_version)) return servable;
+    if (servable.status().fault() == Fault::kLoadsOnDemand) return servable.status();
+    if (!catalog_.Knows(name, call.request->model_version)) return servable.status();
     return UnavailableError("Failed for execute the inference request. Model '" + name + "' is not ready.");
   }
-  if ((*servable)->get().info().decoupled && !message.decoupled) {
+  if ((*servable)->get().info().decoupled && !call.decoupled) {
     return UnsupportedError(
         "Model " + name +
         " is using the decoupled. The current BLS request call doesn't support models using the decoupled "
         "transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for "
         "decoupled models.'");
   }
-  return servable;
+  call.request->servable = std::move(*servable);
+  return OkStatus();
 }
 
 void WorkerCalls::Cancel(const CancelCallMessage& message) {

@@ -36,8 +36,8 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   // Starts a call. The request that it is made for has the trace `trace`, or null, and began at `begun_ns`, so
   // the call is not older. Only the receiving thread. Errors: the worker broke the rules and must be ended. An
   // error of the call itself is sent as its answer.
-  Status Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain, RequestTrace* trace,
-               int64_t begun_ns);
+  Status Begin(const CallMessage& message, std::shared_ptr<const CallChain> chain,
+               std::shared_ptr<RequestTrace> trace, int64_t begun_ns);
   // Cancels a call; ignores one that has already ended. Its responses stop, except for the final one. Only
   // the receiving thread.
   void Cancel(const CancelCallMessage& message);
@@ -52,9 +52,14 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
 
  private:
   class Call;
+  // A call that has not reached its servable.
+  struct NewCall;
 
   Result<std::unique_ptr<InferenceRequest>> MakeRequest(const CallMessage& message);
-  Result<std::unique_ptr<ServableHandle>> FindServable(const CallMessage& message);
+  // Finds the servable and begins the request, or has the servable loaded first. Answers any error.
+  void Start(NewCall call, CatalogReader& reader);
+  Status FindServable(NewCall& call, CatalogReader& reader);
+  void StartAfterLoad(NewCall call);
   void Answer(Call& call, std::optional<InferenceResponse> response, bool final);
   void Pass(Call& call, std::optional<InferenceResponse> response, bool final);
   Status Send(uint64_t id, const std::optional<InferenceResponse>& response, bool final);

@@ -41,7 +41,7 @@ Result<bool> WorkerConversation::Handle(const std::vector<std::byte>& message) {
       CallMessage call;
       if (!Decode(message, call)) return Malformed();
       Origin origin = origin_of_(call);
-      BRAID_RETURN_IF_ERROR(calls_->Begin(call, std::move(origin.chain), origin.trace.get(),
+      BRAID_RETURN_IF_ERROR(calls_->Begin(call, std::move(origin.chain), std::move(origin.trace),
                                           std::max(origin.begun_ns, begun_ns_)));
       return true;
     }

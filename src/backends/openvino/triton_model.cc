@@ -19,7 +19,8 @@ namespace braid {
 namespace {
 
 // Parameters that the server itself handles.
-constexpr std::string_view kServersParameters[] = {"FORCE_CPU_ONLY_INPUT_TENSORS", kIsolateParameter};
+constexpr std::string_view kServersParameters[] = {"FORCE_CPU_ONLY_INPUT_TENSORS", kIsolateParameter,
+                                                   kPinnedParameter};
 
 Result<std::shared_ptr<ov::Model>> ReadModel(const ModelLocation& location,
                                              const inference::ModelConfig& config, OpenVinoRuntime& runtime) {

@@ -406,6 +406,18 @@ void GrpcCall::InflateElsewhere(std::shared_ptr<GrpcMessage> message) {
   if (!submitted) Finish(UnavailableError("too many compressed messages are waiting"));
 }
 
+void GrpcCall::LoadOnDemand(const std::string& model, int64_t since_ns,
+                            std::function<void(const Status&)> then) {
+  thread().state().catalog.on_demand_loader()->Load(
+      model, since_ns, [self = shared_from_this(), then = std::move(then)](const Status& loaded) {
+        const RetryingAllocation retrying;  // the client waits for this
+        self->thread().loop().Post([self, then, loaded] {
+          if (self->over_) return;
+          if (const Status fault = Guarded([&] { then(loaded); }); !fault.ok()) self->Finish(fault);
+        });
+      });
+}
+
 // --- Events ----------------------------------------------------------------------------------------
 
 void GrpcCall::OnClosed(bool reset) {

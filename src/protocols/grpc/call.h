@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <boost/container/deque.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,6 +96,11 @@ class GrpcCall : public Http2Stream, public std::enable_shared_from_this<GrpcCal
   void SendAndFinish(EncodedMessage message);
   // Whether output could still reach the client. Lets callers skip useless work.
   bool open() const { return open_.load(std::memory_order_acquire); }
+
+  // Has a model loaded whose lookup failed with Fault::kLoadsOnDemand. Then calls `then` with the result on
+  // the I/O thread, unless the call is over. `since_ns`: see OnDemandLoader::Load(). An exception of `then`
+  // ends the call.
+  void LoadOnDemand(const std::string& model, int64_t since_ns, std::function<void(const Status&)> then);
 
   GrpcThread& thread() const;
   // Compresses messages if the server is configured so and the client accepts it. Call it before the first

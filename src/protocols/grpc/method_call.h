@@ -12,10 +12,12 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/grpc/thread.h"
 #include "protocols/grpc/unary_call.h"
+#include "serving/faults.h"
 
 namespace braid {
 
@@ -42,6 +44,8 @@ struct GrpcMethod {
   // The same for kLater, instead of `answer`.
   void (*answer_later)(Protocol&, const Authorization& authorization, const GrpcMessage& message,
                        Done done) = nullptr;
+  // The model that the message names, for methods that fail with Fault::kLoadsOnDemand; else null.
+  std::string (*model)(const GrpcMessage& message) = nullptr;
 };
 
 // Parses a message. Errors: INVALID_ARGUMENT for invalid bytes.
@@ -86,6 +90,11 @@ class GrpcMethodCall final : public GrpcUnaryCall {
       }
     }
     message_ = std::move(message);
+    Start();
+  }
+  void OnCancelled() override {}
+
+  void Start() {
     const auto self = std::static_pointer_cast<GrpcMethodCall>(shared_from_this());
     switch (method_.place) {
       case GrpcMethodPlace::kIoThread:
@@ -104,14 +113,31 @@ class GrpcMethodCall final : public GrpcUnaryCall {
       }
     }
   }
-  void OnCancelled() override {}
 
   void Work() {
     // If the client has gone meanwhile, a load of a model is no longer wanted.
     if (!open()) return;
     Result<EncodedMessage> answer = InternalError("");
-    const Status fault = Guarded([&] { answer = method_.answer(protocol_, authorization(), message_); });
+    const Status fault = Guarded([&] {
+      answer = method_.answer(protocol_, authorization(), message_);
+      return AfterLoad(answer.status());
+    });
+    if (fault.fault() == Fault::kLoadsOnDemand) return;
     Answer(fault.ok() ? std::move(answer) : Result<EncodedMessage>(fault));
+  }
+
+  // Has the model loaded if it is loaded on demand, and returns Fault::kLoadsOnDemand. Otherwise OK.
+  Status AfterLoad(const Status& answer) {
+    if (answer.fault() != Fault::kLoadsOnDemand || method_.model == nullptr) return OkStatus();
+    if (awaits_since_ns_ == 0) awaits_since_ns_ = SteadyNowNs();
+    LoadOnDemand(method_.model(message_), awaits_since_ns_, [this](const Status& loaded) {
+      if (loaded.ok()) {
+        Start();
+      } else {
+        Finish(loaded);
+      }
+    });
+    return answer;
   }
 
   void Answer(Result<EncodedMessage> answer) {
@@ -128,6 +154,7 @@ class GrpcMethodCall final : public GrpcUnaryCall {
   ControlPool* const pool_;
   const GrpcMethod<Protocol>& method_;
   GrpcMessage message_;
+  int64_t awaits_since_ns_ = 0;  // see OnDemandLoader::Load(); 0: it did not wait
 };
 
 template <class Protocol>

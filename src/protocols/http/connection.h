@@ -73,6 +73,7 @@ class Connection final : public HttpExchange,
   PartResult SendPart(std::string_view part) override;
   void EndStream() override;
   void RunAside(std::function<void()> task) override;
+  void RunOnIoThread(std::function<void()> task) override { io_->Post(std::move(task)); }
 
  private:
   enum class Phase : unsigned char { kOwned, kRunning, kRunningInput };

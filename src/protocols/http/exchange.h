@@ -63,6 +63,8 @@ class HttpExchange {
   // Runs `task` on another thread. Drops it if the server has stopped. For long work, which would delay io
   // threads or the thread that brings results.
   virtual void RunAside(std::function<void()> task) = 0;
+  // Runs `task` on the exchange's io thread. Drops it if the server has stopped. The task must not throw.
+  virtual void RunOnIoThread(std::function<void()> task) = 0;
 };
 
 // The handler of one request whose body is read. The core calls these functions in the order below, on the io

@@ -79,6 +79,8 @@ HttpMatch MatchRoute(std::span<const HttpRoute> routes, std::string_view method,
 struct HttpRequest : HttpMatch {
   HttpRequest(HttpProtocolHost& its_host, const std::shared_ptr<HttpExchange>& its_exchange,
               std::span<const HttpRoute> routes);
+  HttpRequest(HttpProtocolHost& its_host, const std::shared_ptr<HttpExchange>& its_exchange, HttpMatch match)
+      : HttpMatch(std::move(match)), host(its_host), exchange(its_exchange) {}
 
   // Returns the subject of the access check. REQUIRES: a route is found.
   Rights::Subject Subject() const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "protocols/http/awaiting_call.h"
 #include "protocols/http/gate.h"
 #include "protocols/http/listener.h"
 #include "protocols/http/protocol.h"
@@ -43,6 +44,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
       : control_(control),
         protocols_(std::move(protocols)),
         io_threads_(static_cast<size_t>(std::max(1, options.threads))),
+        on_demand_(options.on_demand),
         limits_(options.limits != nullptr ? options.limits : std::make_shared<ClientLimits>()),
         access_(access),
         readers_(io_threads_, access.Reader()),
@@ -99,7 +101,15 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   Answer Dispatch(HttpProtocol& protocol, HttpRequest& request) override {
     if (auto refusal = Refuse(*request.exchange, *request.route, request.Subject()))
       return std::move(*refusal);
-    return request.route->answer(protocol, request);
+    const bool may_wait = on_demand_ != nullptr && request.model && AwaitingCall::Loads(*request.route);
+    if (!may_wait) return request.route->answer(protocol, request);
+    HttpMatch match = request;  // the route takes parts of it
+    Answer answer = request.route->answer(protocol, request);
+    const auto* refusal = std::get_if<HttpResponse>(&answer);
+    if (refusal == nullptr || refusal->status != 404) return answer;
+    // The model may have been unloaded, and even loaded again, since the answer was made.
+    HttpProtocolHost& host = *this;
+    return std::make_shared<AwaitingCall>(host, protocol, request.exchange, std::move(match), *on_demand_);
   }
   // Returns the refusal of the request, if any.
   std::optional<HttpResponse> Refuse(const HttpExchange& exchange, const HttpRoute& route,
@@ -128,6 +138,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   const ModelControl& control_;
   const std::vector<HttpProtocol*> protocols_;
   const size_t io_threads_;
+  OnDemandLoader* const on_demand_;
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const AccessPolicy& access_;
   std::vector<AccessReader> readers_;  // each used by its io thread alone

@@ -18,6 +18,7 @@
 #include "protocols/net/control_pool.h"
 #include "protocols/net/tls.h"
 #include "serving/model_control.h"
+#include "serving/on_demand_loader.h"
 
 namespace braid {
 
@@ -52,6 +53,8 @@ class HttpServer {
     // Threads that read large bodies and write large responses; 0: the io threads do this.
     int large_threads = HalfOfCores();
     std::string thread_name = "brd-http";
+    // Loads models on demand; outlives the server; null: requests for models that are not loaded fail.
+    OnDemandLoader* on_demand = nullptr;
     ThreadWatch* thread_watch = nullptr;  // reports io threads that hang; outlives the server; null: none
   };
 

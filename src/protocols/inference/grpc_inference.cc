@@ -4,6 +4,7 @@
 #include "base/guard.h"
 #include "protocols/grpc/thread.h"
 #include "protocols/inference/request_headers.h"
+#include "serving/faults.h"
 
 namespace braid {
 
@@ -12,6 +13,10 @@ void GrpcInference::Handle(GrpcMessage message) {
   auto request = std::make_unique<InferenceRequest>();
   Status status = thread().state().CheckServing();
   if (status.ok()) status = Read(message.segments(), *request);
+  if (status.fault() == Fault::kLoadsOnDemand) {
+    HandleAfterLoad(std::move(message), request->model_name);
+    return;
+  }
   message = {};
   if (!status.ok()) {
     CountRefusal(*request);
@@ -21,6 +26,19 @@ void GrpcInference::Handle(GrpcMessage message) {
   Prepare(*request, tracer_, received_ns == 0 ? TraceOrigin() : TraceOriginOf(head(), received_ns));
   self_ = shared_from_this();
   Begin(std::move(request));
+}
+
+void GrpcInference::HandleAfterLoad(GrpcMessage message, const std::string& model) {
+  if (awaits_since_ns_ == 0) awaits_since_ns_ = SteadyNowNs();
+  // std::function must be copyable, so the message travels in a shared pointer.
+  auto kept = std::make_shared<GrpcMessage>(std::move(message));
+  LoadOnDemand(model, awaits_since_ns_, [this, kept](const Status& loaded) {
+    if (loaded.ok()) {
+      Handle(std::move(*kept));
+    } else {
+      Finish(loaded);
+    }
+  });
 }
 
 void GrpcInference::OnCancelled() {

@@ -19,7 +19,8 @@ class GrpcInference : public GrpcUnaryCall, private UnaryInference {
 
  protected:
   // Builds the request from the message in `segments`. Sets request.api if the call is counted, and
-  // request.servable as soon as it is found. Errors are the response. Called on the I/O thread.
+  // request.servable as soon as it is found; a name that is not found is in request.model_name. Errors are
+  // the response. Called on the I/O thread, once more if the model had to be loaded.
   virtual Status Read(WireSegments segments, InferenceRequest& request) = 0;
   // Builds the message of a successful response. Errors become the response.
   virtual Result<EncodedMessage> Write(InferenceResponse& response) = 0;
@@ -31,7 +32,10 @@ class GrpcInference : public GrpcUnaryCall, private UnaryInference {
   void Answer(InferenceResponse response, bool last) final;
   void Ended() final { self_.reset(); }
 
+  void HandleAfterLoad(GrpcMessage message, const std::string& model);
+
   Tracer* const tracer_;
+  int64_t awaits_since_ns_ = 0;     // see OnDemandLoader::Load(); 0: it did not wait
   std::shared_ptr<GrpcCall> self_;  // keeps this alive while the request runs; used by the request's owner
 };
 

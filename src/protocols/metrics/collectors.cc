@@ -585,6 +585,29 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
   };
 }
 
+MetricsCollector OnDemandMetrics(const OnDemandLoader& loader) {
+  return [&loader](MetricFamilies& families) {
+    const OnDemandCounts counts = loader.counts();
+    MetricFamily loads = Family("braid_on_demand_loads_total",
+                                "Number of model loads that requests have caused", MetricType::Counter);
+    AddSample(loads, {{"result", "loaded"}}, static_cast<double>(counts.loaded));
+    AddSample(loads, {{"result", "failed"}}, static_cast<double>(counts.failed));
+    families.push_back(std::move(loads));
+    MetricFamily evictions =
+        Family("braid_on_demand_evictions_total",
+               "Number of models unloaded to stay below --models-memory-max-bytes", MetricType::Counter);
+    AddSample(evictions, {}, static_cast<double>(counts.evicted));
+    families.push_back(std::move(evictions));
+    AddGauge(families, "braid_on_demand_waiting_requests", "Requests that wait for their model to be loaded",
+             static_cast<double>(counts.waiting));
+    AddGauge(families, "braid_models_memory_bytes", "Memory of the loaded models of the repository, in bytes",
+             static_cast<double>(counts.memory_bytes));
+    AddGauge(families, "braid_models_memory_max_bytes",
+             "Limit of that memory (--models-memory-max-bytes), in bytes; 0: none",
+             static_cast<double>(counts.memory_limit_bytes));
+  };
+}
+
 MetricsCollector ThreadMetrics(const ThreadWatch& watch) {
   return [&watch](MetricFamilies& families) {
     MetricFamily stalls =

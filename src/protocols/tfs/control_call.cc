@@ -84,16 +84,30 @@ constexpr Method Entry(const char* path, Api api, Place place) {
   return {path, api, place, true, &Answer<Function>};
 }
 
+template <class Request>
+std::string NameIn(const GrpcMessage& message) {
+  Request request;
+  return ReadGrpcMessage(message, request).ok() ? request.model_spec().name() : "";
+}
+
+// The entry of a method that describes a model, which is loaded if it is not.
+template <auto Function, class Request>
+constexpr Method DescribingEntry(const char* path) {
+  Method method = Entry<Function>(path, Api::kMetadata, Place::kTask);
+  method.model = &NameIn<Request>;
+  return method;
+}
+
 constexpr Method kMethods[] = {
-    Entry<&AnswerMetadata>("/tensorflow.serving.PredictionService/GetModelMetadata", Api::kMetadata,
-                           Place::kTask),
+    DescribingEntry<&AnswerMetadata, GetModelMetadataRequest>(
+        "/tensorflow.serving.PredictionService/GetModelMetadata"),
     Entry<&NotServed<ClassificationRequest, ClassificationResponse>>(
         "/tensorflow.serving.PredictionService/Classify", Api::kInference, Place::kIoThread),
     Entry<&NotServed<RegressionRequest, RegressionResponse>>("/tensorflow.serving.PredictionService/Regress",
                                                              Api::kInference, Place::kIoThread),
     Entry<&NotServed<MultiInferenceRequest, MultiInferenceResponse>>(
         "/tensorflow.serving.PredictionService/MultiInference", Api::kInference, Place::kIoThread),
-    Entry<&AnswerStatus>("/tensorflow.serving.ModelService/GetModelStatus", Api::kMetadata, Place::kTask),
+    DescribingEntry<&AnswerStatus, GetModelStatusRequest>("/tensorflow.serving.ModelService/GetModelStatus"),
     Entry<&AnswerReload>("/tensorflow.serving.ModelService/HandleReloadConfigRequest", Api::kModelRepository,
                          Place::kIoThread),
 };

@@ -17,10 +17,10 @@ Status TfsPredictCall::Read(WireSegments segments, InferenceRequest& request) {
   if (!parsed.model.present) return FaultError(Fault::kModelSpecMissing);
   BRAID_RETURN_IF_ERROR(authorization().Check(parsed.model.name));
   BRAID_ASSIGN_OR_RETURN(request.model_version, CatalogVersion(parsed.model.version));
-  BRAID_ASSIGN_OR_RETURN(request.servable,
-                         FindForPredict(thread().catalog(), parsed.model.name, request.model_version));
-  request.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, ApiMethod::kPredict};
   request.model_name = std::move(parsed.model.name);
+  BRAID_ASSIGN_OR_RETURN(request.servable,
+                         FindForPredict(thread().catalog(), request.model_name, request.model_version));
+  request.api = ApiCall{ApiProtocol::kTensorFlowServing, ApiInterface::kGrpc, ApiMethod::kPredict};
   BRAID_RETURN_IF_ERROR(context_.grpc_headers.Append(head(), request.parameters));
   Servable& servable = request.servable->get();
   form_.stateful = servable.info().stateful.has_value();

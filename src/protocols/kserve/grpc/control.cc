@@ -57,11 +57,12 @@ void ModelReadyLater(ProtocolContext& context, const ModelReadyRequest& request,
     response.set_ready(readiness.ready);
     done(std::move(response));
   };
-  if (handle.ok() && context.control.serving()) {
+  const bool on_demand = !handle.ok() && context.catalog.IsReadyOnDemand(request.name(), *version);
+  if (!context.control.serving() || !handle.ok()) {
+    answer({context.control.serving() && on_demand, ""});
+  } else {
     CountCall((*handle)->get(), ApiInterface::kGrpc, ApiMethod::kModelReady);
     (*handle)->get().CheckReadiness(answer);
-  } else {
-    answer({false, ""});
   }
 }
 
@@ -357,6 +358,20 @@ constexpr Method Entry(const char* path, Api api, GrpcMethodPlace place) {
           }};
 }
 
+template <class Request>
+std::string NameIn(const GrpcMessage& message) {
+  Request request;
+  return ReadGrpcMessage(message, request).ok() ? request.name() : "";
+}
+
+// The entry of a method that describes a model, which is loaded if it is not.
+template <auto function, class Request>
+constexpr Method DescribingEntry(const char* path, Api api) {
+  Method method = Entry<function, true>(path, api, GrpcMethodPlace::kTask);
+  method.model = &NameIn<Request>;
+  return method;
+}
+
 }  // namespace
 
 std::vector<GrpcRoute> ControlRoutes(KserveGrpc& kserve) {
@@ -372,8 +387,10 @@ std::vector<GrpcRoute> ControlRoutes(KserveGrpc& kserve) {
       LaterEntry<&ModelReadyLater>("/inference.GRPCInferenceService/ModelReady", kHealth),
       LaterEntry<&HealthCheckLater>("/grpc.health.v1.Health/Check", kHealth),
       Entry<&AnswerServerMetadata>("/inference.GRPCInferenceService/ServerMetadata", kMetadata, kIoThread),
-      Entry<&AnswerModelMetadata, kServes>("/inference.GRPCInferenceService/ModelMetadata", kMetadata, kTask),
-      Entry<&AnswerModelConfig, kServes>("/inference.GRPCInferenceService/ModelConfig", kModelConfig, kTask),
+      DescribingEntry<&AnswerModelMetadata, ModelMetadataRequest>(
+          "/inference.GRPCInferenceService/ModelMetadata", kMetadata),
+      DescribingEntry<&AnswerModelConfig, ModelConfigRequest>("/inference.GRPCInferenceService/ModelConfig",
+                                                              kModelConfig),
       Entry<&AnswerModelStatistics, kServes>("/inference.GRPCInferenceService/ModelStatistics", kStatistics,
                                              kTask),
       Entry<&AnswerRepositoryIndex>("/inference.GRPCInferenceService/RepositoryIndex", kModelRepository,

@@ -23,7 +23,10 @@ Status FindServable(KserveThread& thread, const Authorization& authorization, Ap
   BRAID_RETURN_IF_ERROR(authorization.Check(parsed.model_name));
   BRAID_ASSIGN_OR_RETURN(request.model_version, ParseModelVersion(parsed.model_version, RulesOf(catalog)));
   auto found = thread.thread.catalog().Find(parsed.model_name, request.model_version);
-  if (!found.ok()) return InferNotFound(found.status());
+  if (!found.ok()) {
+    request.model_name = parsed.model_name;
+    return InferNotFound(found.status());
+  }
   request.servable = std::move(*found);
   request.api = RulesOf(request.servable->get().info()).Call(ApiInterface::kGrpc, method);
   return OkStatus();

@@ -129,11 +129,19 @@ void GrpcStreamCall::OnMessage(GrpcMessage message) {
     handling_ = handle = !ended_ && (graph == nullptr || !draining_);
   }
   if (handle) {
-    // An exception is thrown only before the request begins.
-    const Status fault = Guarded([&] { HandleMessage(std::move(message), graph); });
-    const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
-    if (!told) EndWith(fault);
+    Handle(std::move(message), graph, 0);
+  } else {
+    Advance();
   }
+}
+
+void GrpcStreamCall::Handle(GrpcMessage message, GrpcGraphStream* graph, int64_t since_ns) {
+  bool handled = true;
+  // An exception is thrown only before the request begins.
+  const Status fault = Guarded([&] { handled = HandleMessage(message, graph, since_ns); });
+  if (!handled) return;
+  const bool told = fault.ok() || (graph == nullptr && Guarded([&] { Refuse(fault, ""); }).ok());
+  if (!told) EndWith(fault);
   const RetryingAllocation retrying;
   Next next;
   {
@@ -153,22 +161,51 @@ void GrpcStreamCall::OnHalfClose() {
   Advance();
 }
 
-void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) {
+void GrpcStreamCall::HandleAfterLoad(GrpcMessage message, int64_t since_ns) {
+  if (since_ns == 0) since_ns = SteadyNowNs();
+  // std::function must be copyable, so the message travels in a shared pointer.
+  auto kept = std::make_shared<GrpcMessage>(std::move(message));
+  LoadOnDemand(kserve_.parsed.model_name, since_ns, [this, kept, since_ns](const Status& loaded) {
+    bool handle = false;
+    {
+      MutexLock lock(mutex_);
+      handle = !ended_ && loaded.ok();
+    }
+    if (handle) {
+      Handle(std::move(*kept), nullptr, since_ns);
+      return;
+    }
+    std::string id;
+    if (ParseInferRequest(kept->segments(), kserve_.parsed).ok()) id = kserve_.parsed.id;
+    if (!loaded.ok()) Refuse(loaded, id);
+    {
+      MutexLock lock(mutex_);
+      handling_ = false;
+    }
+    Advance();
+  });
+}
+
+bool GrpcStreamCall::HandleMessage(GrpcMessage& message, GrpcGraphStream* graph, int64_t since_ns) {
   Tracer* const tracer = kserve_.context().tracer;
   const int64_t received_ns = ReceivedNs(tracer);
   const WireSegments segments = message.segments();
   if (graph != nullptr) {
     graph->Handle(segments);
-    return;
+    return true;
   }
   auto request = std::make_unique<InferenceRequest>();
   auto sink = std::make_unique<Sink>(self());
-  const bool first = std::exchange(first_message_, false);
   Status status = FindServable(segments, *request, *sink);
+  if (status.fault() == Fault::kLoadsOnDemand) {
+    HandleAfterLoad(std::move(message), since_ns);
+    return false;
+  }
+  const bool first = std::exchange(first_message_, false);
   const bool found = status.ok();
   if (first && found && request->servable->get().takes_streams()) {
     Converse(segments, std::move(request->servable));
-    return;
+    return true;
   }
   if (found) status = thread().state().limits->budget.Admit();
   if (status.ok()) status = Build(segments, *request, *sink);
@@ -176,12 +213,12 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
   message = {};
   if (first && !found && needs_a_servable()) {
     EndWith(status);
-    return;
+    return true;
   }
   if (!status.ok()) {
     CountRefusal(*request);
     Refuse(status, sink->answer.request_id);
-    return;
+    return true;
   }
   if (received_ns != 0) {
     StartTrace(tracer, *request, TraceOriginOf(head(), received_ns));
@@ -202,9 +239,10 @@ void GrpcStreamCall::HandleMessage(GrpcMessage message, GrpcGraphStream* graph) 
   Servable& servable = request->servable->get();
   if (Status admitted = servable.Admit(*request); !admitted.ok()) {
     request->Refuse(std::move(admitted));
-    return;
+    return true;
   }
   servable.Begin(std::move(request));
+  return true;
 }
 
 // A later request must not overtake one that first waits for a copy from a device.

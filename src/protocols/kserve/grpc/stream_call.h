@@ -85,8 +85,14 @@ class GrpcStreamCall final : public GrpcCall {
   void OnSent() override;
   void OnDrain() override;
 
-  // Reads the message, and begins its request or passes it to the conversation.
-  void HandleMessage(GrpcMessage message, GrpcGraphStream* graph);
+  // Reads a message and begins its request; then continues with the next. `since_ns`: when the message began
+  // to wait for its model to be loaded (OnDemandLoader); 0: it does not. REQUIRES: handling_.
+  void Handle(GrpcMessage message, GrpcGraphStream* graph, int64_t since_ns);
+  // Passes the message to the conversation, or begins its request. Returns false if its model has to be
+  // loaded first: Handle() follows then, and no other message is read meanwhile.
+  bool HandleMessage(GrpcMessage& message, GrpcGraphStream* graph, int64_t since_ns);
+  // Handles the message again after the model was loaded.
+  void HandleAfterLoad(GrpcMessage message, int64_t since_ns);
   // Parses the message and finds its servable.
   Status FindServable(WireSegments segments, InferenceRequest& request, Sink& sink);
   // Builds the request of the parsed message for its sink.

@@ -240,7 +240,7 @@ HttpService::Answer KserveHttp::ModelReady(HttpRequest& request) {
     if (!servable.ok() && !known) {
       exchange->Respond(ErrorResponse(servable.status()));
     } else if (!context_.control.serving() || !servable.ok()) {
-      answer({false, ""});
+      answer({context_.control.serving() && context_.catalog.IsReadyOnDemand(model, version), ""});
     } else {
       CountCall((*servable)->get(), ApiInterface::kRest, ApiMethod::kModelReady);
       (*servable)->get().CheckReadiness(answer);
