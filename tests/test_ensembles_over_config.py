@@ -229,7 +229,7 @@ def test_explicit_mode(mixed):
 
 
 def test_models_on_demand(mixed):
-    """What a pipeline or a graph uses is loaded at the start and stays; an ensemble over the config.json is not."""
+    """Models of pipelines and graphs are loaded at the start and stay. An ensemble over the config.json is not."""
     for name in ("negate", "minus", "unused"):
         mixed.repository.add(name, NEGATE, model_config(name, IN, OUT))
     over(mixed.repository, "e", "double")

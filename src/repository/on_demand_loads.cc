@@ -158,15 +158,15 @@ void OnDemandLoads::LoadNext() {
 std::vector<OnDemandLoads::Waiter> OnDemandLoads::TakeExpiredLocked(int64_t now_ns, int64_t& next_ns) {
   std::vector<Waiter> expired;
   for (auto& [model, entry] : entries_) {
-    const auto late = std::ranges::stable_partition(
-        entry.waiters, [now_ns](const Waiter& waiter) { return waiter.deadline_ns > now_ns; });
-    for (Waiter& waiter : late) {
-      waiter.done = [model = model, wait_ns = options_.wait_ns, done = std::move(waiter.done)](Status) {
-        done(TookTooLong(model, wait_ns));
-      };
-      expired.push_back(std::move(waiter));
+    std::vector<Waiter>& waiters = entry.waiters;
+    const auto late = std::stable_partition(waiters.begin(), waiters.end(), [now_ns](const Waiter& waiter) {
+      return waiter.deadline_ns > now_ns;
+    });
+    for (auto waiter = late; waiter != waiters.end(); ++waiter) {
+      const Status fault = TookTooLong(model, options_.wait_ns);
+      expired.push_back({0, [fault, done = std::move(waiter->done)](const Status&) { done(fault); }});
     }
-    entry.waiters.erase(late.begin(), late.end());
+    waiters.erase(late, waiters.end());
     for (const Waiter& waiter : entry.waiters) next_ns = std::min(next_ns, waiter.deadline_ns);
   }
   counts_.waiting -= expired.size();

@@ -81,10 +81,10 @@ MetricsCollector AccessMetrics(const AccessControl& access);
 MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector<InstanceReport>()> of_server,
                                const WorkerCounters& counters, ProcessMemory& memory);
 
-// braid_on_demand_loads_total: loads that requests have caused, by `result` (loaded, failed).
-// braid_on_demand_evictions_total: models unloaded for want of memory. braid_on_demand_waiting_requests: now.
-// braid_models_memory_bytes and braid_models_memory_max_bytes: memory of the models of model folders; its
-// limit. `loader` outlives the collector.
+// braid_on_demand_loads_total: loads that requests have caused, by `result` (loaded, failed). The counts
+// braid_on_demand_evictions_total (models unloaded for want of memory) and braid_on_demand_waiting_requests.
+// The gauges braid_models_memory_bytes and braid_models_memory_max_bytes (the limit). `loader` outlives the
+// collector.
 MetricsCollector OnDemandMetrics(const OnDemandLoader& loader);
 
 // braid_thread_stalls_total: stalls of the server's threads, by `thread`. `watch` outlives the collector.
