@@ -416,10 +416,11 @@ Status Manager::Impl::Load(const LoadRequest& request) {
   // If the folder exists, the index shows the same error as its state.
   if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   FolderLoads::Outcome outcome;
+  const bool reloads = table_.Serves(name);
   const int64_t deadline_ns = SteadyNowNs() + load_wait_ns();
   BRAID_RETURN_IF_ERROR(Patiently([&] { return LoadInto(request, deadline_ns, outcome); }));
   if (on_demand_ != nullptr && outcome.at(name).ok()) {
-    table_.Keep(name);
+    if (!reloads) table_.Keep(name);
     on_demand_->Forget(name);
   }
   return outcome.at(name);

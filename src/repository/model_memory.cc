@@ -69,6 +69,8 @@ uint64_t ModelMemory::Measure(const ServableTable::Resident& resident) const {
       workers = workers || instance.pid != 0 || !instance.ready;
       if (instance.pid != 0) bytes += ReadProportionalBytes(instance.pid).value_or(0);
     }
+    if (const auto shared = version->instance_template())
+      bytes += ReadProportionalBytes(shared->pid).value_or(0);
     here = here || !workers;
   }
   return here ? bytes + SizeOnDisk(resident.name) : bytes;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,8 @@ class BackendModel {
     bool outputs = false;
   };
   virtual DeviceTensors device_tensors() const { return {}; }
+  // See Servable::instance_template().
+  virtual std::optional<InstanceReport> instance_template() const { return std::nullopt; }
   // Whether its instances return a sequence's state with each answer and can restore it, see
   // kSequenceStateTensor. Constant once it has started.
   virtual bool saves_sequences() const { return false; }

@@ -84,6 +84,7 @@ class InstancePool : public Servable,
     backend_->CheckReadiness(std::move(done));
   }
   std::vector<InstanceReport> instances() const override;
+  std::optional<InstanceReport> instance_template() const override { return backend_->instance_template(); }
   int64_t pending_requests() const override BRAID_EXCLUDES(mutex_);
   void Stop(int64_t deadline_ns) override BRAID_EXCLUDES(mutex_);
 

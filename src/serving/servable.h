@@ -181,6 +181,8 @@ class Servable {
   virtual std::optional<ServableStructure> structure() const { return std::nullopt; }
   // Returns its instances; empty if they cannot be told apart. Any thread; does not block.
   virtual std::vector<InstanceReport> instances() const { return {}; }
+  // Returns the process from which its instances are forked; nullopt without one. Any thread; does not block.
+  virtual std::optional<InstanceReport> instance_template() const { return std::nullopt; }
 
   // Returns the requests that are accepted and not yet running, for the pending gauge.
   virtual int64_t pending_requests() const { return 0; }

@@ -40,7 +40,11 @@ Status ModelTemplate::StartProcess(const std::function<void(const std::string&)>
       process_->channel(), arena_, services_, log_,
       [this](const CallMessage&) { return WorkerConversation::Origin{.chain = chain_, .trace = nullptr}; });
   Status loaded = Load(progress);
-  if (!loaded.ok()) EndProcess();
+  if (loaded.ok()) {
+    pid_ = process_->pid();
+  } else {
+    EndProcess();
+  }
   return loaded;
 }
 
@@ -71,6 +75,7 @@ Status ModelTemplate::Load(const std::function<void(const std::string&)>& progre
 }
 
 void ModelTemplate::EndProcess() {
+  pid_ = 0;
   server_.Close();
   if (process_) process_->EnsureDead();
   if (conversation_) conversation_->Abandon();

@@ -36,6 +36,8 @@ class ModelTemplate final : public ForkSource {
   void BeginStop(int64_t deadline_ns) { deadline_ns_ = deadline_ns; }
 
   bool active() const override { return active_; }
+  // 0: there is no process now. Any thread.
+  pid_t pid() const { return pid_; }
   Status Use(const std::function<Status(const ForkServer&)>& fork) override;
 
  private:
@@ -54,6 +56,7 @@ class ModelTemplate final : public ForkSource {
   const std::shared_ptr<const CallChain> chain_;  // shared with calls of initialize()
 
   std::atomic<bool> active_{false};
+  std::atomic<pid_t> pid_{0};
   std::atomic<int64_t> deadline_ns_{INT64_MAX};
   std::atomic<bool> ending_{false};
 

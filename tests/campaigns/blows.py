@@ -186,8 +186,11 @@ class Blows:
     def reload_model(self, draw):
         model = draw.choice(Strands.PYTHON)
         self._strands.change(model)
-        # A load fails if its worker is killed; the previous version stays.
-        self._server.json("POST", f"/v2/repository/models/{model}/load", {})
+        # A model that is loaded on demand has the change with its next load. A load of it would keep it in memory.
+        index = self._server.json("POST", "/v2/repository/index", {"ready": True})[1]
+        if any(entry["name"] == model for entry in index):
+            # A load fails if its worker is killed; the previous version stays.
+            self._server.json("POST", f"/v2/repository/models/{model}/load", {})
 
     def reload_config(self, draw):
         self._strands.write_config()

@@ -218,8 +218,12 @@ class Strands:
         path.write_text(f"{text}\n# version {next(self._versions)}\nversion_policy {{ latest {{ num_versions: "
                         f"{1 + next(self._versions) % 1000} }} }}\n")  # fmt: skip
 
-    def options(self):
-        return ["--config_path", self.config_path, "--model-control-mode=explicit", "--load-model=*",
+    def options(self, memory_mib=None):
+        """With `memory_mib`, requests load models, and only as many stay as fit into it."""
+        load = ["--load-model=*"]
+        if memory_mib is not None:
+            load = ["--load-on-demand", f"--models-memory-max-bytes={memory_mib << 20}"]
+        return ["--config_path", self.config_path, "--model-control-mode=explicit", *load,
                 "--file_system_poll_wait_seconds=0", "--calculator-library", CALCULATORS]  # fmt: skip
 
 

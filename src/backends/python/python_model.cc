@@ -59,6 +59,15 @@ std::vector<Instance*> PythonModel::instances() {
   return all;
 }
 
+std::optional<InstanceReport> PythonModel::instance_template() const {
+  const pid_t pid = template_ ? template_->pid() : 0;
+  if (pid == 0) return std::nullopt;
+  InstanceReport report;
+  report.name = facts_.model_name + "_template";
+  report.pid = pid;
+  return report;
+}
+
 Status PythonModel::Start(ExecutionListener& listener,
                           const std::function<void(const std::string&)>& progress) {
   Mutex mutex;

@@ -29,6 +29,7 @@ class PythonModel final : public BackendModel {
 
   BufferAllocator& input_allocator() override { return arena_; }
   std::vector<Instance*> instances() override;
+  std::optional<InstanceReport> instance_template() const override;
   Status Start(ExecutionListener& listener, const std::function<void(const std::string&)>& progress) override;
   void Stop(int64_t deadline_ns) override;
   Readiness readiness() const override;

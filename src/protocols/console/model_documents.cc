@@ -40,6 +40,11 @@ Instances InstancesOf(const Servable& servable, const ProcessMemory& memory) {
       instances.memory_bytes = instances.memory_bytes.value_or(0) + *bytes;
     }
   }
+  if (auto shared = servable.instance_template()) {
+    if (const auto bytes = memory.ProportionalBytes(shared->pid))
+      instances.memory_bytes = instances.memory_bytes.value_or(0) + *bytes;
+    instances.reports.push_back(*std::move(shared));
+  }
   return instances;
 }
 
@@ -227,6 +232,7 @@ std::vector<pid_t> WorkerProcesses(const Catalog& catalog) {
     for (const InstanceReport& report : servable->instances()) {
       if (report.pid != 0) pids.push_back(report.pid);
     }
+    if (const auto shared = servable->instance_template()) pids.push_back(shared->pid);
   }
   return pids;
 }

@@ -531,7 +531,9 @@ MetricsCollector WorkerMetrics(const Catalog& catalog, std::function<std::vector
     std::vector<pid_t> pids;
     for (const auto& servable : catalog.All()) {
       const ServableInfo& info = servable->info();
-      for (const InstanceReport& report : servable->instances()) {
+      std::vector<InstanceReport> reports = servable->instances();
+      if (auto shared = servable->instance_template()) reports.push_back(*std::move(shared));
+      for (const InstanceReport& report : reports) {
         if (report.pid == 0) continue;
         pids.push_back(report.pid);
         ClientMetric& metric = pss.metric.emplace_back();

@@ -74,7 +74,7 @@ MetricsCollector LimitMetrics(const ClientLimits& limits);
 // permission_denied). `access` outlives the collector.
 MetricsCollector AccessMetrics(const AccessControl& access);
 
-// braid_worker_pss_bytes: memory of each worker process, with its proportion of shared pages.
+// braid_worker_pss_bytes: memory of each worker process and template, with its proportion of shared pages.
 // braid_worker_execute_timeouts_total and braid_worker_memory_replacements_total: see WorkerCounters. Labels:
 // instance, model, version. `of_server` (any thread) returns workers without a model, which have only the
 // first label. The other arguments outlive the collector.
