@@ -404,6 +404,10 @@ def test_no_request_is_lost_while_models_come_and_go(repository, serve, connect)
     names = [f"m{i}" for i in range(6)]
     for name in names:
         add_large(repository, name, size=24 * MIB)
+    for name, first, second in (("e0", "m0", "m1"), ("e1", "m2", "m3")):
+        steps = [step(first, {"X": "X"}, {"Y": "between"}), step(second, {"X": "between"}, {"Y": "Y"})]
+        ensemble(repository, name, steps)
+        names.append(name)
     server = limited(serve, repository, 130)
     faults = []
     random = np.random.default_rng(5)

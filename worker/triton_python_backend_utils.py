@@ -21,6 +21,7 @@ from _braid_worker import (
 )
 from braid_worker import arguments
 from braid_worker.model_config import ModelConfig
+from braid_worker.shared_arrays import shared_arrays
 from c_python_backend_utils import (
     TRITONSERVER_MEMORY_CPU,
     TRITONSERVER_MEMORY_GPU,

@@ -487,7 +487,7 @@ Status Manager::Impl::LoadInto(const LoadRequest& request, int64_t deadline_ns,
   }
   BRAID_RETURN_IF_ERROR(LoadFolders({request}, outcome));
   if (memory_ == nullptr || !outcome.at(request.model_name).ok()) return OkStatus();
-  if (Status settled = memory_->Settle(models, std::move(room)); !settled.ok())
+  if (Status settled = memory_->Settle(models, room); !settled.ok())
     outcome[request.model_name] = std::move(settled);
   return OkStatus();
 }
@@ -516,7 +516,8 @@ void Manager::Impl::KeepLoaded(const std::vector<LoadRequest>& requests) {
     table_.Keep(request.model_name);
     models.merge(loads_->LoadedWith(request));
   }
-  if (const Status fits = memory_->Settle(models, {}); !fits.ok())
+  ModelMemory::Reservation none;
+  if (const Status fits = memory_->Settle(models, none); !fits.ok())
     BRAID_LOG_ERROR(log_, "the models of --load-model do not fit: {}", fits.message());
 }
 

@@ -41,6 +41,7 @@ ModelMemory::Reservation::~Reservation() {
   if (memory_ == nullptr) return;
   MutexLock lock(memory_->mutex_);
   memory_->reserved_bytes_ -= bytes_;
+  for (const std::string& model : models_) memory_->loading_.erase(memory_->loading_.find(model));
 }
 
 uint64_t ModelMemory::SizeOnDisk(const std::string& model) const {
@@ -127,14 +128,14 @@ bool ModelMemory::IsIdleLocked(const ServableTable::Resident& resident) const {
   });
 }
 
-bool ModelMemory::EvictLocked(const Residents& residents, const std::set<std::string>& except) {
+bool ModelMemory::EvictLocked(const Residents& residents) {
   std::set<std::string> used;
   for (const auto& servable : catalog_.All()) {
     for (const ServableUse& use : servable->uses()) used.insert(use.name);
   }
   std::vector<std::pair<int64_t, const ServableTable::Resident*>> idle;
   for (const auto& resident : residents) {
-    const bool stays = resident.versions.empty() || resident.kept || except.contains(resident.name) ||
+    const bool stays = resident.versions.empty() || resident.kept || loading_.contains(resident.name) ||
                        used.contains(resident.name) || IsPinned(resident) || !IsIdleLocked(resident);
     if (!stays) idle.emplace_back(LastUseMsLocked(resident), &resident);
   }
@@ -151,26 +152,26 @@ bool ModelMemory::EvictLocked(const Residents& residents, const std::set<std::st
   return false;
 }
 
-void ModelMemory::EvictDownLocked(const std::set<std::string>& except) {
+void ModelMemory::EvictDownLocked() {
   for (;;) {
     const Residents residents = table_.Residents();
-    if (UsedLocked(residents, false) <= max_bytes_ || !EvictLocked(residents, except)) return;
+    if (UsedLocked(residents, false) <= max_bytes_ || !EvictLocked(residents)) return;
   }
 }
 
 Result<ModelMemory::Reservation> ModelMemory::Reserve(const std::set<std::string>& models,
                                                       int64_t deadline_ns) {
-  if (max_bytes_ == 0) return Reservation();
   for (;;) {
     bool draining = false;
     {
       MutexLock lock(mutex_);
       const Residents residents = table_.Residents();
-      const uint64_t needed = NeededLocked(models, residents);
+      const uint64_t needed = max_bytes_ == 0 ? 0 : NeededLocked(models, residents);
       const uint64_t used = UsedLocked(residents, true);
-      if (used + needed <= max_bytes_) {
+      if (max_bytes_ == 0 || used + needed <= max_bytes_) {
         reserved_bytes_ += needed;
-        return Reservation(*this, needed);
+        loading_.insert(models.begin(), models.end());
+        return Reservation(*this, models, needed);
       }
       if (const uint64_t fixed = FixedLocked(residents); fixed + needed > max_bytes_) {
         return ResourceExhaustedError(
@@ -178,7 +179,7 @@ Result<ModelMemory::Reservation> ModelMemory::Reserve(const std::set<std::string
                         InMiB(max_bytes_), FixedText(fixed)));
       }
       draining = std::ranges::any_of(residents, &ServableTable::Resident::draining);
-      if (!draining && EvictLocked(residents, models)) continue;
+      if (!draining && EvictLocked(residents)) continue;
       if (SteadyNowNs() >= deadline_ns) {
         return UnavailableError(fmt::format(
             "it needs about {}, and {} of the {} that --models-memory-max-bytes allows are in use",
@@ -194,7 +195,7 @@ Result<ModelMemory::Reservation> ModelMemory::Reserve(const std::set<std::string
   }
 }
 
-Status ModelMemory::Settle(const std::set<std::string>& models, Reservation reservation) {
+Status ModelMemory::Settle(const std::set<std::string>& models, Reservation& reservation) {
   Residents residents = table_.Residents();
   std::erase_if(residents, [&](const auto& resident) { return !models.contains(resident.name); });
   std::map<std::string, uint64_t> bytes;
@@ -208,7 +209,7 @@ Status ModelMemory::Settle(const std::set<std::string>& models, Reservation rese
   for (const auto& loaded : residents) {
     if (Status settled = SettleLocked(loaded, all); !settled.ok()) fault = std::move(settled);
   }
-  EvictDownLocked(models);
+  EvictDownLocked();
   return fault;
 }
 
@@ -234,7 +235,7 @@ void ModelMemory::Refresh() {
   }
   MutexLock lock(mutex_);
   for (const auto& [name, now] : bytes) known_[name].bytes = now;
-  if (max_bytes_ != 0) EvictDownLocked({});
+  if (max_bytes_ != 0) EvictDownLocked();
 }
 
 uint64_t ModelMemory::used_bytes() const {

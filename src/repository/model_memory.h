@@ -34,15 +34,16 @@ class ModelMemory {
               Logger& log)
       : max_bytes_(max_bytes), folders_(folders), table_(table), catalog_(catalog), log_(log) {}
 
-  // Room for a load in progress, until its end.
+  // Room for a load in progress, until its end. None of its models is unloaded meanwhile.
   class Reservation {
    public:
     Reservation() = default;
-    Reservation(ModelMemory& memory, uint64_t bytes) : memory_(&memory), bytes_(bytes) {}
-    Reservation(Reservation&& other) noexcept
-        : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_) {}
+    Reservation(ModelMemory& memory, std::set<std::string> models, uint64_t bytes)
+        : memory_(&memory), models_(std::move(models)), bytes_(bytes) {}
+    Reservation(Reservation&& other) noexcept { *this = std::move(other); }
     Reservation& operator=(Reservation&& other) noexcept {
       std::swap(memory_, other.memory_);
+      std::swap(models_, other.models_);
       std::swap(bytes_, other.bytes_);
       return *this;
     }
@@ -51,6 +52,7 @@ class ModelMemory {
    private:
     friend class ModelMemory;
     ModelMemory* memory_ = nullptr;
+    std::set<std::string> models_;
     uint64_t bytes_ = 0;
   };
 
@@ -59,10 +61,10 @@ class ModelMemory {
   // RESOURCE_EXHAUSTED if the models do not fit beside those that stay; UNAVAILABLE if too many are in use.
   Result<Reservation> Reserve(const std::set<std::string>& models, int64_t deadline_ns);
 
-  // Measures models that were just loaded with a reservation, which ends, and unloads others if these are
-  // larger than expected. Errors: RESOURCE_EXHAUSTED, with the figures, for a model that does not fit; it is
-  // unloaded, unless a client has loaded it.
-  Status Settle(const std::set<std::string>& models, Reservation reservation);
+  // Measures models that were just loaded with a reservation, and unloads others if these are larger than
+  // expected. Errors: RESOURCE_EXHAUSTED, with the figures, for a model that does not fit; it is unloaded,
+  // unless a client has loaded it.
+  Status Settle(const std::set<std::string>& models, Reservation& reservation);
 
   // Measures all models, and unloads some if they have grown beyond the limit. Call it every few seconds.
   void Refresh();
@@ -93,10 +95,9 @@ class ModelMemory {
   int64_t LastUseMsLocked(const ServableTable::Resident& resident) const BRAID_REQUIRES(mutex_);
   bool IsIdleLocked(const ServableTable::Resident& resident) const BRAID_REQUIRES(mutex_);
   // Unloads idle models until the others fit, if there are enough.
-  void EvictDownLocked(const std::set<std::string>& except) BRAID_REQUIRES(mutex_);
-  // Begins to unload the idle model that was used least recently, but none of `except`. Returns false if
-  // there is none.
-  bool EvictLocked(const Residents& residents, const std::set<std::string>& except) BRAID_REQUIRES(mutex_);
+  void EvictDownLocked() BRAID_REQUIRES(mutex_);
+  // Begins to unload the idle model that was used least recently. Returns false if there is none.
+  bool EvictLocked(const Residents& residents) BRAID_REQUIRES(mutex_);
 
   const uint64_t max_bytes_;
   const ModelFolders& folders_;
@@ -107,6 +108,7 @@ class ModelMemory {
   mutable Mutex mutex_;
   std::map<std::string, Known> known_ BRAID_GUARDED_BY(mutex_);
   uint64_t reserved_bytes_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::multiset<std::string> loading_ BRAID_GUARDED_BY(mutex_);  // the models of reservations
   uint64_t evictions_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 

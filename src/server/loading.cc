@@ -45,6 +45,7 @@ Loading::Loading(const ServerOptions& options, Logger& log, ClientLimits& limits
         return true;
       })) {
   worker_services_.catalog = &catalog_;
+  worker_services_.shared_arrays = &shared_arrays_;
   worker_services_.custom_metrics = &seen.custom_metrics;
   worker_services_.thread_watch = &seen.thread_watch;
   worker_services_.worker_counters = &seen.worker_counters;

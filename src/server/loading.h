@@ -92,6 +92,7 @@ class Loading {
   TimerService timers_;
   const std::unique_ptr<ThreadWatch::Watched> timers_watched_;
   CallGraph call_graph_;
+  SharedArrays shared_arrays_;
   WorkerServices worker_services_;
   WorkerServices native_services_;
   // Shared with backends.

@@ -49,8 +49,12 @@ class WorkerCalls::Call final : public ResponseSink {
 };
 
 WorkerCalls::WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory,
-                         const Catalog& catalog)
-    : channel_(std::move(channel)), memory_(std::move(memory)), catalog_(catalog), reader_(catalog) {}
+                         const Catalog& catalog, SharedArrays* arrays)
+    : channel_(std::move(channel)),
+      memory_(std::move(memory)),
+      catalog_(catalog),
+      arrays_(arrays),
+      reader_(catalog) {}
 
 WorkerCalls::~WorkerCalls() = default;
 
@@ -98,6 +102,9 @@ Status WorkerCalls::Begin(const CallMessage& message, std::shared_ptr<const Call
   if (pending > kMostPending) {
     started.Refuse(UnavailableError("the instance has reached the limit of " + std::to_string(kMostPending) +
                                     " pending calls"));
+  } else if (arrays_ != nullptr && message.model_name == SharedArrays::kModelName) {
+    started.request->sink = started.call.get();
+    arrays_->Call(this, std::move(started.request));
   } else {
     Start(std::move(started), reader_);
   }
@@ -224,6 +231,7 @@ void WorkerCalls::Abandon() {
     for (const auto& [id, call] : calls_) calls.push_back(call);
   }
   for (const auto& call : calls) call->cancellation().Cancel();
+  if (arrays_ != nullptr) arrays_->Leave(this);
   // Sending never blocks, so this wait is short.
   responses_.WaitUntilEmpty(SteadyNowNs() + kLongestSendNs);
 }

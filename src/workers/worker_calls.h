@@ -18,6 +18,7 @@
 #include "ipc/messages.h"
 #include "serving/catalog.h"
 #include "serving/request.h"
+#include "workers/shared_arrays.h"
 #include "workers/worker_memory.h"
 
 namespace braid {
@@ -29,8 +30,9 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   // enough to fit in memory.
   static constexpr size_t kMostPending = 65536;
 
-  // `catalog` outlives the last call.
-  WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory, const Catalog& catalog);
+  // `catalog` and `arrays` outlive the last call. Without `arrays` there are no shared arrays.
+  WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory, const Catalog& catalog,
+              SharedArrays* arrays = nullptr);
   ~WorkerCalls();
 
   // Starts a call. The request that it is made for has the trace `trace`, or null, and began at `begun_ns`, so
@@ -67,6 +69,7 @@ class WorkerCalls : public std::enable_shared_from_this<WorkerCalls> {
   const std::shared_ptr<Channel> channel_;      // shared with the instance
   const std::shared_ptr<WorkerMemory> memory_;  // shared with the instance and lent buffers
   const Catalog& catalog_;
+  SharedArrays* const arrays_;
   CatalogReader reader_;  // the receiving thread's
   Gate responses_;        // closed when the worker is gone
   std::atomic<bool> stuck_{false};

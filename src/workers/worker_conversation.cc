@@ -17,7 +17,7 @@ WorkerConversation::WorkerConversation(std::shared_ptr<Channel> channel, Arena& 
       begun_ns_(SteadyNowNs()),
       channel_(std::move(channel)),
       memory_(std::make_shared<WorkerMemory>(channel_, arena)),
-      calls_(std::make_shared<WorkerCalls>(channel_, memory_, *services.catalog)) {
+      calls_(std::make_shared<WorkerCalls>(channel_, memory_, *services.catalog, services.shared_arrays)) {
   if (services.custom_metrics != nullptr) metrics_ = OpenMetrics(*services.custom_metrics, channel_);
 }
 

@@ -15,6 +15,7 @@
 #include "serving/custom_metrics.h"
 #include "serving/model_control.h"
 #include "serving/worker_counters.h"
+#include "workers/shared_arrays.h"
 
 namespace braid {
 
@@ -31,6 +32,8 @@ struct WorkerServices {
   const Catalog* catalog = nullptr;
   // Topics without a handler are answered with UNSUPPORTED.
   std::map<AskTopic, AskHandler> asks;
+  // The arrays that user code shares. Null: such calls find no model.
+  SharedArrays* shared_arrays = nullptr;
   // The metrics of user code. Null: operations on metrics are refused.
   CustomMetrics* custom_metrics = nullptr;
   // Detects a receiving thread that is blocked. Null: not watched.

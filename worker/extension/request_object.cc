@@ -270,10 +270,11 @@ bool ParseCall(PyObject* args, PyObject* kwargs, const char* format, int& decoup
   return PyArg_ParseTupleAndKeywords(args, kwargs, format, const_cast<char**>(names), &decoupled) != 0;
 }
 
-// Returns null with an exception set if calls are not allowed now.
-Calls* TheCalls() {
+// Returns null with an exception set if calls are not allowed now. The server's own services are called at any
+// time; their names are not those of models.
+Calls* TheCalls(const std::string& model) {
   Worker* worker = State().worker;
-  if (worker != nullptr && worker->serving()) return &worker->calls();
+  if (worker != nullptr && (worker->serving() || model.starts_with('\x01'))) return &worker->calls();
   RaiseModelException("BLS is only supported during the 'execute' function.");
   return nullptr;
 }
@@ -281,7 +282,7 @@ Calls* TheCalls() {
 PyObject* Exec(PyObject* self, PyObject* args, PyObject* kwargs) {
   int decoupled = 0;
   if (!ParseCall(args, kwargs, "|p:exec", decoupled)) return nullptr;
-  Calls* calls = TheCalls();
+  Calls* calls = TheCalls(Self(self).model_name);
   return calls != nullptr ? calls->Exec(Self(self), decoupled != 0) : nullptr;
 }
 
@@ -290,7 +291,7 @@ PyObject* AsyncExec(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!ParseCall(args, kwargs, "|p:async_exec", decoupled)) return nullptr;
   Ref loop = Ref::Steal(PyObject_CallObject(State().get_running_loop, nullptr));
   if (!loop) return nullptr;
-  Calls* calls = TheCalls();
+  Calls* calls = TheCalls(Self(self).model_name);
   return calls != nullptr ? calls->AsyncExec(Self(self), decoupled != 0, loop.get()) : nullptr;
 }
 
