@@ -110,6 +110,8 @@ Status PythonModel::Start(ExecutionListener& listener,
 
 Status PythonModel::StartTemplate(const std::function<void(const std::string&)>& progress) {
   Status started = template_->Start(progress);
+  // The zygote may have died, and another one is there by now.
+  if (started.code() == StatusCode::kUnavailable) started = template_->Start(progress);
   if (started.code() != StatusCode::kUnsupported) return started;
   const std::string why =
       "instances of model '" + facts_.model_name + "' cannot share memory: " + started.message();
