@@ -236,6 +236,22 @@ def test_a_wait_has_an_end(repository, serve, connect, client_protocol):
     assert loads(repository, "slow") == 1
 
 
+def test_a_wait_has_an_end_while_the_server_starts(repository, serve, connect):
+    add(repository, "first", begin="time.sleep(4)")
+    add(repository, "a")
+    add(repository, "slow", begin="time.sleep(30)")
+    options = ("--load-model=first", "--load-wait-ms=500", "--exit-timeout-secs=1")
+    server = serve(repository, *ON_DEMAND, *options, ready=False, listening=False)
+    server.find_open_ports()
+    client = connect("http", server)
+    ask(client, "a")
+    with client.fails("UNAVAILABLE", text="model 'slow' was not loaded within 500 ms (--load-wait-ms)"):
+        ask(client, "slow")
+    assert loads(repository, "first") == 1
+    assert not client.raw.is_server_ready()
+    server.stop(status=1)  # user code does not return
+
+
 def test_what_a_client_unloads_stays_unloaded(repository, serve, connect, client_protocol):
     add(repository, "a")
     client = connect(client_protocol, serve(repository, *ON_DEMAND))
@@ -288,6 +304,19 @@ def test_a_stop_ends_the_waits(repository, serve, connect):
     os.kill(server.process.pid, signal.SIGTERM)
     thread.join()
     assert len(faults) == 1
+    server.stop()
+
+
+def test_health_does_not_blame_models_on_demand(repository, serve):
+    add(repository, "a")
+    server = serve(repository, *ON_DEMAND, "--exit-notice-secs=3")
+    health = [BINARY, "health", f"http://{server.http}"]
+    assert subprocess.run(health, timeout=20, check=False).returncode == 0
+    os.kill(server.process.pid, signal.SIGTERM)
+    server.wait_for_log("reporting not ready")
+    told = subprocess.run(health, capture_output=True, text=True, timeout=20, check=False)
+    assert told.returncode == 1
+    assert "on demand" not in told.stdout + told.stderr
     server.stop()
 
 

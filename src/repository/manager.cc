@@ -243,6 +243,7 @@ Status Manager::Impl::Start(Status& loaded) {
     FolderLoads::Outcome outcome;
     if (options_.config) PlanConfig(true, true, steps);
     if (folders_serve_) loaded = loads_->Plan(StartupSet(names), steps, outcome);
+    if (on_demand_ != nullptr && folders_serve_) BRAID_RETURN_IF_ERROR(on_demand_->Start());
     knows_models_ = options_.config.has_value() || folders_serve_;
     Run(steps);
     Findings findings;
@@ -259,7 +260,6 @@ Status Manager::Impl::Start(Status& loaded) {
   }
   drains_.Reap();
   BRAID_RETURN_IF_ERROR(life_.Serve());
-  if (on_demand_ != nullptr && folders_serve_) BRAID_RETURN_IF_ERROR(on_demand_->Start());
   return StartPolling();
 }
 

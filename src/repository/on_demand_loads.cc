@@ -29,6 +29,7 @@ Status CannotLoad(const std::string& model, const Status& fault) {
 }  // namespace
 
 OnDemandLoads::~OnDemandLoads() {
+  Shutdown();
   for (std::thread& thread : threads_) thread.join();
 }
 

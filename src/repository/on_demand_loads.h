@@ -45,7 +45,7 @@ class OnDemandLoads final : public OnDemandLoader {
     std::function<void(OnDemandCounts&)> count_memory;
   };
   OnDemandLoads(Options options, Calls calls) : options_(options), calls_(std::move(calls)) {}
-  // REQUIRES: Shutdown() was called, or Start() was not. Waits for running loads.
+  // Shuts down, and waits for running loads.
   ~OnDemandLoads();
 
   // Starts the threads. Loads wait until then. Errors: those of TryStartThread().

@@ -102,7 +102,9 @@ std::string WhatIsNotReady(const ServerUrl& url, int64_t timeout_ns) {
     for (const Json& model : ParseJson(*index)) {
       const std::string state = model.value("state", "");
       const std::string reason = model.value("reason", "");
-      if (state == "READY" || reason == "unloaded" || (state != "LOADING" && reason.empty())) continue;
+      if (state == "READY" || reason == "unloaded" || reason == "on demand" ||
+          (state != "LOADING" && reason.empty()))
+        continue;
       const std::string version = model.value("version", "");
       lines += fmt::format("  {}{} is {}{}\n", EscapeForLog(model.value("name", "")),
                            version.empty() ? "" : " version " + EscapeForLog(version), EscapeForLog(state),
