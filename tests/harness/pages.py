@@ -60,10 +60,7 @@ NOT_RUN = {
         "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
     },
     "docs/benchmarks-gpu.md": {"tests/gpu/run": "tests/test_gpu_run.py does it"},
-    "docs/campaigns.md": {
-        "make test": "tests/test_campaigns.py runs the campaigns, for seconds",
-        "cmake --preset": "takes minutes",
-    },
+    "docs/campaigns.md": {"make test": "tests/test_campaigns.py runs the campaigns, for seconds"},
     "docs/check.md": {"build/braid check --report": "files of the reader's own"},
     "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
     "docs/fleet-routing.md": {
