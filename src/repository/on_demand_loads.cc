@@ -61,7 +61,8 @@ void OnDemandLoads::Load(const std::string& model, int64_t since_ns, std::functi
       fault = entry.fault;
     } else if (now_ns >= deadline_ns) {
       fault = TookTooLong(model, options_.wait_ns);
-    } else {
+    }
+    if (fault.ok()) {
       entry.waiters.push_back({deadline_ns, std::move(done)});
       ++counts_.waiting;
       if (!entry.queued) {
@@ -70,9 +71,10 @@ void OnDemandLoads::Load(const std::string& model, int64_t since_ns, std::functi
         queued_.NotifyOne();
       }
       changed_.NotifyAll();
+      return;
     }
   }
-  if (!fault.ok()) done(fault);
+  done(fault);
 }
 
 void OnDemandLoads::Forget(const std::string& model) {
