@@ -128,7 +128,10 @@ def test_traces_have_what_was_said(server, trace_file):
     assert server.json("POST", "/v2/models/m/infer", body("answer", id=TEXT + "2"))[0] == 200
 
     def look():
-        entries = json.loads(trace_file.read_text() if trace_file.exists() else "[]")
+        try:
+            entries = json.loads(trace_file.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):  # not there yet, or being written
+            return False
         return {TEXT, TEXT + "2"} <= {entry.get("request_id") for entry in entries}
 
     wait_until(look, 10, "the traces")
