@@ -47,7 +47,8 @@ class Server {
   std::string console_url() const { return fronts_->console_url(); }
 
   // Refuses new requests, waits for those in flight, and finalizes every model, all within the exit timeout.
-  // After OK, Load() has returned or returns soon. Errors: user code did not end in time; the process must then exit with _exit().
+  // After OK, Load() has returned or returns soon. Errors: user code did not end in time; the process must
+  // then exit with _exit().
   Status Stop();
 
  private:
