@@ -5,7 +5,10 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-PROGRAM = pathlib.Path(__file__).resolve().parent / "_files" / "bin" / "braid"
+# BRAID_PROGRAM names another program, such as that of a build.
+PROGRAM = pathlib.Path(
+    os.environ.get("BRAID_PROGRAM") or pathlib.Path(__file__).resolve().parent / "_files" / "bin" / "braid"
+)
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -16,6 +19,21 @@ def command(arguments: Sequence[str]) -> list[str]:
     if arguments[:1] in (["serve"], ["check"]) and not named:
         arguments[1:1] = ["--python", sys.executable]
     return [str(PROGRAM), *arguments]
+
+
+def worker_folder() -> pathlib.Path:
+    """Returns the folder of the modules that models import, such as triton_python_backend_utils."""
+    for folder in (PROGRAM.parent / "worker", PROGRAM.parent.parent / "lib" / "braid" / "worker"):
+        if (folder / "triton_python_backend_utils.py").is_file():
+            return folder
+    raise FileNotFoundError(f"the worker's files are missing next to '{PROGRAM}'")
+
+
+def import_worker() -> None:
+    """Makes the modules of worker_folder() importable in this process."""
+    folder = str(worker_folder())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def main() -> None:

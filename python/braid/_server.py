@@ -31,6 +31,7 @@ class Server:
         start_timeout: limit for loading, in seconds.
         stop_timeout: seconds until a server that does not end is killed. Requests in flight have
             `--exit-timeout-secs` to end.
+        environment: the variables of the server; None: those of this process.
 
     Attributes:
         http, grpc, metrics: `host:port`; None when that protocol is off.
@@ -46,6 +47,7 @@ class Server:
         options: Iterable[str] = (),
         start_timeout: float = 120,
         stop_timeout: float = 60,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.stop_timeout = stop_timeout
         self.http: str | None = None
@@ -58,7 +60,11 @@ class Server:
         self._out: IO[bytes] = tempfile.TemporaryFile()
         self._log: IO[bytes] = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            _program.command(command), stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._log
+            _program.command(command),
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._log,
+            env=environment,
         )
         try:
             addresses = self._wait(time.monotonic() + start_timeout)

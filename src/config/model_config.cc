@@ -284,16 +284,24 @@ FieldFault CheckInstanceGroups(const ModelConfig& config, const GpuPlacement& pl
 }
 
 FieldFault CheckParameters(const ModelConfig& config) {
-  auto it = config.parameters().find(std::string(kPinnedParameter));
-  if (it != config.parameters().end()) {
-    const std::string& pinned = it->second.string_value();
-    if (pinned != "true" && pinned != "false") {
-      return InvalidField(
-          "parameter PINNED of model '" + config.name() + "' is '" + pinned + "'; expected true or false",
-          "parameters[PINNED].value.string_value");
-    }
+  for (const std::string_view name : {kPinnedParameter, kAnyTensorsParameter}) {
+    const auto flag = config.parameters().find(std::string(name));
+    if (flag == config.parameters().end()) continue;
+    const std::string& value = flag->second.string_value();
+    if (value == "true" || value == "false") continue;
+    return InvalidField("parameter " + std::string(name) + " of model '" + config.name() + "' is '" + value +
+                            "'; expected true or false",
+                        "parameters[" + std::string(name) + "].value.string_value");
   }
-  it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
+  if (IsSet(config, kAnyTensorsParameter) &&
+      (config.backend() != "python" || config.max_batch_size() > 0 || config.input_size() > 0 ||
+       config.output_size() > 0 || config.has_sequence_batching())) {
+    return InvalidField("parameter ANY_TENSORS of model '" + config.name() +
+                            "' needs backend \"python\" and max_batch_size 0, and excludes input, output and "
+                            "sequence_batching",
+                        "parameters[ANY_TENSORS].value.string_value");
+  }
+  const auto it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   if (it == config.parameters().end()) return {};
   const std::string& value = it->second.string_value();
   if (value == "yes" || value == "no") return {};
@@ -350,6 +358,11 @@ Result<ModelConfig> ParseConfigText(std::string_view text, std::string_view file
   ModelConfig config;
   if (!parser.Parse(&input, &config)) return InvalidArgumentError(Shortened(errors.text(), kMostFaultText));
   return config;
+}
+
+bool IsSet(const ModelConfig& config, std::string_view parameter) {
+  const auto found = config.parameters().find(std::string(parameter));
+  return found != config.parameters().end() && found->second.string_value() == "true";
 }
 
 bool IsEnsemble(const ModelConfig& config) {

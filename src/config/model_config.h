@@ -25,6 +25,8 @@ namespace braid {
 
 // The parameter of models that --models-memory-max-bytes never unloads: "true" or "false".
 inline constexpr std::string_view kPinnedParameter = "PINNED";
+// The parameter of Python models that take inputs and outputs of any name, type and shape, and declare none.
+inline constexpr std::string_view kAnyTensorsParameter = "ANY_TENSORS";
 
 // Parses the text form. Errors: INVALID_ARGUMENT "{file_name}:{line}:{column}: {what}", all faults of the
 // text in one message. Unknown fields are errors.
@@ -32,6 +34,9 @@ Result<inference::ModelConfig> ParseConfigText(std::string_view text, std::strin
 
 // Whether the configuration is an ensemble's, which runs other models and has no backend.
 bool IsEnsemble(const inference::ModelConfig& config);
+
+// Whether a parameter that is "true" or "false" is "true".
+bool IsSet(const inference::ModelConfig& config, std::string_view parameter);
 
 // Fills in the fields that a model cannot complete itself: name, version policy (the latest), and idle time
 // of sequences. Errors: the name is not the folder's.

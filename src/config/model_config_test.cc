@@ -259,6 +259,12 @@ INSTANTIATE_TEST_SUITE_P(
               "'default_model_filename' must name a file in the version folder, without '..', for m"},
         Fault{"parameters { key: 'PINNED' value { string_value: 'yes' } }",
               "parameter PINNED of model 'm' is 'yes'; expected true or false"},
+        Fault{"parameters { key: 'ANY_TENSORS' value { string_value: '1' } }",
+              "parameter ANY_TENSORS of model 'm' is '1'; expected true or false"},
+        Fault{
+            "parameters { key: 'ANY_TENSORS' value { string_value: 'true' } }",
+            "parameter ANY_TENSORS of model 'm' needs backend \"python\" and max_batch_size 0, and excludes "
+            "input, output and sequence_batching"},
         Fault{"parameters { key: 'FORCE_CPU_ONLY_INPUT_TENSORS' value { string_value: 'x' } }",
               "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: x'"},
         Fault{"response_cache { enable: true } model_transaction_policy { decoupled: true }",

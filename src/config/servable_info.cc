@@ -61,6 +61,7 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
   info.platform = config->platform().empty() ? config->backend() : config->platform();
   info.max_batch_size = config->max_batch_size();
   info.decoupled = config->model_transaction_policy().decoupled();
+  info.any_tensors = IsSet(*config, kAnyTensorsParameter);
   const bool batching = info.max_batch_size > 0;
   for (const auto& input : config->input()) {
     TensorSpec spec = MakeSpec(input, batching);

@@ -185,6 +185,12 @@ bool Channel::WriteWaiting() {
   return true;
 }
 
+void Channel::CloseDescriptors() {
+  socket_.Reset();
+  wake_.Reset();
+  memory_->CloseDescriptor();
+}
+
 void Channel::FlushLocked() {
   if (WriteWaiting()) return;
   writer_.WantSpace();

@@ -105,6 +105,8 @@ class Channel {
   RingReader& reader() { return reader_; }
   int wake_fd() const { return wake_.get(); }
   int socket() const { return socket_.get(); }
+  // Closes the descriptors; the memory stays mapped. REQUIRES: no thread uses the channel any more.
+  void CloseDescriptors();
   ChannelHeader& header() { return *header_; }
   const std::shared_ptr<SegmentBudget>& imports() const { return options_.imports; }
 
@@ -131,8 +133,8 @@ class Channel {
   const Options options_;
   const std::shared_ptr<Segment> memory_;
   ChannelHeader* const header_;
-  const UniqueFd socket_;
-  const UniqueFd wake_;
+  UniqueFd socket_;
+  UniqueFd wake_;
   RingHeader* const peer_ring_;  // written by this end
   RingReader reader_;            // used by the receiving thread
   std::atomic<uint64_t> handled_{0};

@@ -39,6 +39,8 @@ class Segment : public SharedMapping {
 
   uint32_t id() const { return id_; }
   int fd() const { return fd_.get(); }
+  // The memory stays mapped, and can no longer be handed on.
+  void CloseDescriptor() { fd_.Reset(); }
   // Memory of a GPU has a null base().
   bool on_device() const { return base() == nullptr; }
   // REQUIRES: on_device().
@@ -51,7 +53,7 @@ class Segment : public SharedMapping {
   Segment(uint32_t id, UniqueFd fd, std::byte* base, size_t size);
 
   const uint32_t id_;
-  const UniqueFd fd_;
+  UniqueFd fd_;
   GpuUuid gpu_ = {};
   std::shared_ptr<SegmentBudget> budget_;  // counts this segment; null: not counted
 };

@@ -26,6 +26,12 @@ void SegmentMap::Remove(uint32_t id) {
   segments_.erase(it);
 }
 
+void SegmentMap::Clear() {
+  std::unordered_map<uint32_t, std::shared_ptr<Segment>> gone;  // unmapped after the lock is released
+  MutexLock lock(mutex_);
+  gone.swap(segments_);
+}
+
 std::shared_ptr<Segment> SegmentMap::Find(uint32_t id) const {
   MutexLock lock(mutex_);
   auto it = segments_.find(id);

@@ -19,6 +19,7 @@ class SegmentMap {
   void Add(std::shared_ptr<Segment> segment);
   // Removes a segment that the peer no longer uses. It stays mapped while a holder exists.
   void Remove(uint32_t id);
+  void Clear();
   // Returns null if there is none.
   std::shared_ptr<Segment> Find(uint32_t id) const;
   // Waits for another thread to Add() it. Returns null after `timeout_ns`.

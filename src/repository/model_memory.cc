@@ -25,9 +25,7 @@ std::string InMiB(uint64_t bytes) { return fmt::format("{} MiB", (bytes + (1 << 
 bool IsPinned(const ServableTable::Resident& resident) {
   return std::ranges::any_of(resident.versions, [](const std::shared_ptr<Servable>& version) {
     const auto& config = version->info().config;
-    if (config == nullptr) return false;
-    const auto pinned = config->parameters().find(std::string(kPinnedParameter));
-    return pinned != config->parameters().end() && pinned->second.string_value() == "true";
+    return config != nullptr && IsSet(*config, kPinnedParameter);
   });
 }
 

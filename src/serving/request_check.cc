@@ -211,6 +211,21 @@ Status CheckBatch(const ServableInfo& info, const CheckOrder& inputs, InferenceR
   return OkStatus();
 }
 
+// Checks the tensors of a request to a servable that takes any.
+Status CheckAnyTensors(const ServableInfo& info, InferenceRequest& request) {
+  request.batch_size = 1;
+  std::unordered_set<std::string_view> given;
+  for (const Tensor& input : request.inputs) {
+    if (!given.insert(input.name).second)
+      return Refused(request, "input '" + input.name + "' already exists in request");
+    TensorSpec own;
+    own.type = input.type;
+    own.shape = input.shape;
+    BRAID_RETURN_IF_ERROR(CheckInput(info, request, input, own));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string RequestPrefix(const InferenceRequest& request) {
@@ -219,6 +234,7 @@ std::string RequestPrefix(const InferenceRequest& request) {
 
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
   if (info.dialect == Dialect::kOvms) return CheckOvmsRequest(info, request);
+  if (info.any_tensors) return CheckAnyTensors(info, request);
   BRAID_RETURN_IF_ERROR(CheckOutputs(info, request));
 
   // The input for each place of the specification. Inputs beyond the expected count are not checked further.

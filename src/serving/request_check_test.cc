@@ -135,6 +135,24 @@ TEST_F(CheckRequestTest, RefusesUnknownNames) {
   EXPECT_EQ(Check(), "unexpected inference output 'Z' for model 'm'");
 }
 
+TEST_F(CheckRequestTest, LetsAnyTensorsPass) {
+  info_.inputs.clear();
+  info_.outputs.clear();
+  info_.any_tensors = true;
+  Add("A", {2});
+  Add("Q", {1, 3});
+  request_.requested_outputs = {"X", "Z"};
+  EXPECT_EQ(Check(), "");
+  request_.inputs[1].shape = {-1};
+  EXPECT_EQ(Check(),
+            "[request id: 7] unexpected shape for input 'Q' for model 'm'. Expected [-1], got [-1]. ");
+  request_.inputs[1].shape = {4};
+  EXPECT_EQ(Check(),
+            "[request id: 7] input byte size mismatch for input 'Q' for model 'm'. Expected 16, got 12");
+  request_.inputs[1].name = "A";
+  EXPECT_EQ(Check(), "[request id: 7] input 'A' already exists in request");
+}
+
 TEST_F(CheckRequestTest, RefusesDuplicates) {
   Add("A", {2});
   Add("A", {2});

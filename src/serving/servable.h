@@ -74,6 +74,8 @@ struct ServableInfo {
   std::vector<Tensor> initial_states;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
+  // Whether it takes inputs and outputs of any name, type and shape; `inputs` and `outputs` are then empty.
+  bool any_tensors = false;
   // Whether its user code, or that of a dependency, may call other servables and wait for them.
   bool makes_calls = false;
   int instance_count = 1;

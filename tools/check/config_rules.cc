@@ -150,9 +150,15 @@ bool Holds(std::string_view rule, std::string_view field, char separator) {
 }
 
 // Parameters that the server or its Python workers know; a similar name is probably a typing error.
-constexpr std::string_view kParameters[] = {
-    "EXECUTION_ENV_PATH",    "FORCE_CPU_ONLY_INPUT_TENSORS", "WORKER_ISOLATION",       "EXECUTE_TIMEOUT_MS",
-    "INITIALIZE_TIMEOUT_MS", "FINALIZE_TIMEOUT_MS",          "WORKER_MEMORY_MAX_BYTES"};
+constexpr std::string_view kParameters[] = {"EXECUTION_ENV_PATH",
+                                            "FORCE_CPU_ONLY_INPUT_TENSORS",
+                                            "WORKER_ISOLATION",
+                                            "EXECUTE_TIMEOUT_MS",
+                                            "INITIALIZE_TIMEOUT_MS",
+                                            "FINALIZE_TIMEOUT_MS",
+                                            "WORKER_MEMORY_MAX_BYTES",
+                                            "PINNED",
+                                            "ANY_TENSORS"};
 
 // Reports a key that is similar to a known one.
 void CheckParameterName(const TextFile& file, const TextField& field, const std::string& servable,

@@ -22,11 +22,12 @@ _DESCRIPTORS = 5
 
 @dataclasses.dataclass
 class Start:
-    """The start of a new worker: the descriptors of its channel, "apart", and the socket of a template."""
+    """The start of a new worker: the descriptors of its channel, "apart", the socket of a template, its name."""
 
     channel: list[int]
     apart: bool
     orders: socket.socket | None = None
+    name: str = ""
 
 
 def serve(server: socket.socket) -> Start | None:
@@ -45,7 +46,7 @@ def serve(server: socket.socket) -> Start | None:
                 pid = _fork_worker(server, request, descriptors)
             if pid == 0:
                 orders = socket.socket(fileno=descriptors[_DESCRIPTORS]) if len(descriptors) > _DESCRIPTORS else None
-                return Start(descriptors[:3], request["apart"], orders)
+                return Start(descriptors[:3], request["apart"], orders, request.get("name", "worker"))
             answer = {"pid": pid}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}

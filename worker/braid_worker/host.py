@@ -157,9 +157,12 @@ class Host:
 
     def start_node_thread(self, number: int) -> None:
         """Starts a thread that runs nodes until the connection closes. It does not keep the process alive."""
-        thread = threading.Thread(target=_braid_worker.serve_nodes, args=(number,), name=f"node-{number}", daemon=True)
+        thread = self._thread(lambda: _braid_worker.serve_nodes(number), f"node-{number}")
         thread.start()
         self._node_threads.append(thread)
+
+    def _thread(self, target, name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
 
     def has_threads(self) -> bool:
         """Whether threads still run user code of nodes; they cannot be ended."""
@@ -227,14 +230,13 @@ class Host:
         if self._loop is not None and inspect.iscoroutinefunction(hook):
             asyncio.run_coroutine_threadsafe(self._check_ready(check, hook), self._loop)
             return
-        thread = threading.Thread(
-            target=lambda: (
+        thread = self._thread(
+            lambda: (
                 asyncio.run(self._check_ready(check, hook))
                 if inspect.iscoroutinefunction(hook)
                 else self._report(check, hook)
             ),
-            name="brd-ready",
-            daemon=True,
+            "brd-ready",
         )
         try:
             thread.start()

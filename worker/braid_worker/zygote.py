@@ -38,7 +38,7 @@ def main() -> None:
         import numpy
         import triton_python_backend_utils  # noqa: F401, loaded once for all workers
 
-        from braid_worker import fork_server
+        from braid_worker import fork_server, hosting
         from braid_worker import main as worker
     except BaseException as error:
         server.send(json.dumps({"ready": False, "error": interpreter.failure(error)}).encode())
@@ -56,6 +56,8 @@ def main() -> None:
         # The server is gone, so this process ends.
         return
     if start is not None:
+        if hosting.offer(start.name, start.channel):
+            os._exit(0)
         worker.prepare_process()
         worker.run(start)
 

@@ -102,9 +102,9 @@ Result<std::shared_ptr<Exchange>> Calls::Start(const PyRequest& request, bool de
 PyObject* Calls::Exec(const PyRequest& request, bool decoupled) {
   auto started = Start(request, decoupled, Exchange::Notice::kNone, false, !decoupled);
   if (decoupled) {
-    if (started.ok()) return NewResponseIterator(std::move(started).value(), Ref());
+    if (started.ok()) return NewResponseIterator(worker_, std::move(started).value(), Ref());
     Ref error = Ref::Steal(ErrorResponse(started.status()));
-    return error ? NewResponseIterator(nullptr, std::move(error)) : nullptr;
+    return error ? NewResponseIterator(worker_, nullptr, std::move(error)) : nullptr;
   }
   return started.ok() ? OnlyResponse(*started.value()) : ErrorResponse(started.status());
 }
@@ -216,7 +216,7 @@ PyObject* Calls::AsyncExec(const PyRequest& request, bool decoupled, PyObject* l
   auto started = Start(request, decoupled, notice, !worker_.IsModelLoop(loop), false);
   if (!started.ok()) {
     Ref error = Ref::Steal(ErrorResponse(started.status()));
-    if (error && decoupled) error = Ref::Steal(NewResponseIterator(nullptr, std::move(error)));
+    if (error && decoupled) error = Ref::Steal(NewResponseIterator(worker_, nullptr, std::move(error)));
     if (!error) return nullptr;
     Ref set = Ref::Steal(PyObject_CallMethod(future.get(), "set_result", "O", error.get()));
     return set ? future.Release() : nullptr;
@@ -233,7 +233,8 @@ void Calls::Complete(const std::shared_ptr<Exchange>& exchange) {
   auto found = awaited_.extract(exchange->id());
   if (!found) return;
   const Awaited& awaited = found.mapped();
-  Ref value = Ref::Steal(awaited.decoupled ? NewResponseIterator(exchange, Ref()) : OnlyResponse(*exchange));
+  Ref value =
+      Ref::Steal(awaited.decoupled ? NewResponseIterator(worker_, exchange, Ref()) : OnlyResponse(*exchange));
   if (!value) {
     const std::string text = TakeExceptionText();
     value = Ref::Steal(ErrorResponse(StatusCode::kInternal, text));

@@ -1,6 +1,7 @@
 #include "worker/extension/connection.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -50,15 +51,31 @@ void Connection::ConfigurePools(std::span<const LoadMessage::DevicePool> pools) 
   for (const LoadMessage::DevicePool& pool : pools) device_keep_bytes_[pool.gpu] = pool.keep_bytes;
 }
 
-Status Connection::StartWatching(Alone alone) {
-  BRAID_ASSIGN_OR_RETURN(std::thread watcher, TryStartThread("brd-watch", [this, alone] { Watch(alone); }));
-  watcher.detach();
+Status Connection::StartWatching(Alone alone, OnGone on_gone) {
+  const bool stays = on_gone != nullptr;
+  BRAID_ASSIGN_OR_RETURN(
+      std::thread watcher,
+      TryStartThread("brd-watch", [this, alone, on_gone = std::move(on_gone)] { Watch(alone, on_gone); }));
+  if (stays) {
+    watcher_ = std::move(watcher);
+  } else {
+    watcher.detach();
+  }
   return OkStatus();
 }
 
-void Connection::Watch(Alone alone) {
+void Connection::Retire() {
+  shutdown(channel_->socket(), SHUT_RDWR);
+  Py_BEGIN_ALLOW_THREADS watcher_.join();
+  Py_END_ALLOW_THREADS segments_.Clear();
+  arena_ = std::make_unique<Arena>(ids_, Arena::Options());
+  channel_->CloseDescriptors();
+}
+
+void Connection::Watch(Alone alone, const OnGone& on_gone) {
   while (true) {
     Result<std::shared_ptr<Segment>> received = channel_->ReceiveSegment(true);
+    if (!received.ok() && on_gone) return on_gone();
     if (!received.ok()) {
       // kUnavailable is the usual reason: the server is gone. It is not worth a message.
       if (received.status().code() != StatusCode::kUnavailable) {

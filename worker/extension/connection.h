@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -90,8 +91,13 @@ class Connection {
   // Starts the thread that receives segments. It ends the process as soon as the server is gone, even during
   // user code, because nothing can use the results then. With kEndsFamily, it also ends all processes that
   // user code has started.
+  // With `on_gone`, it calls that function instead.
   enum class Alone : unsigned char { kEnds, kEndsFamily };
-  Status StartWatching(Alone alone);
+  using OnGone = std::function<void()>;
+  Status StartWatching(Alone alone, OnGone on_gone = nullptr);
+  // Ends the watching thread, which has an `on_gone`, and frees descriptors and memory without users.
+  // REQUIRES: Close() was called, and no thread receives.
+  void Retire();
   void ConfigureArena(size_t keep_bytes);
   // Sets the idle memory to keep on each GPU; the default is DevicePool::kKeepBytes.
   void ConfigurePools(std::span<const LoadMessage::DevicePool> pools);
@@ -166,7 +172,7 @@ class Connection {
 
  private:
   explicit Connection(std::unique_ptr<Channel> channel);
-  void Watch(Alone alone);
+  void Watch(Alone alone, const OnGone& on_gone);
   Result<std::shared_ptr<Segment>> FindSegment(const MemoryHandle& handle);
   Result<Buffer> TakeBack(const MemoryHandle& handle);
   Status Announce(const Segment& segment);
@@ -184,6 +190,7 @@ class Connection {
   std::atomic<bool> forked_{false};
   std::atomic<bool> closed_{false};
   bool waiting_ = false;
+  std::thread watcher_;  // only with an OnGone
 
   SegmentIds ids_;
   std::unique_ptr<Arena> arena_;

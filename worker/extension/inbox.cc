@@ -492,6 +492,7 @@ void Inbox::BreakLocked(std::string why) {
 void Inbox::Break(std::string why) {
   std::lock_guard lock(mutex_);
   BreakLocked(std::move(why));
+  channel_.Interrupt();
 }
 
 void Inbox::End(std::string why) {

@@ -25,8 +25,9 @@ namespace {
 
 // Raises RuntimeError and returns null if no channel is open.
 Worker* TheWorker() {
-  if (State().worker == nullptr) PyErr_SetString(PyExc_RuntimeError, "there is no channel to a server");
-  return State().worker;
+  Worker* worker = CurrentWorker();
+  if (worker == nullptr) PyErr_SetString(PyExc_RuntimeError, "there is no channel to a server");
+  return worker;
 }
 
 PyObject* RaiseStatus(const Status& status) {
@@ -34,8 +35,16 @@ PyObject* RaiseStatus(const Status& status) {
   return nullptr;
 }
 
-// Opens the channel of connect() and reconnect().
-PyObject* OpenChannel(PyObject* args, const char* format, bool again) {
+// The workers of host(), by number. Their objects outlive them, so they are never freed.
+std::vector<Worker*>& Hosted() {
+  static auto& hosted = *new std::vector<Worker*>();
+  return hosted;
+}
+
+enum class Opening : unsigned char { kConnect, kReconnect, kHost };
+
+// Opens the channel of connect(), reconnect() and host().
+PyObject* OpenChannel(PyObject* args, const char* format, Opening opening) {
   int memory = -1;
   int socket = -1;
   int wake = -1;
@@ -44,18 +53,29 @@ PyObject* OpenChannel(PyObject* args, const char* format, bool again) {
   if (!PyArg_ParseTuple(args, format, &memory, &socket, &wake, &python_version, &numpy_version))
     return nullptr;
   Channel::WorkerEnd end{UniqueFd(memory), UniqueFd(socket), UniqueFd(wake)};
+  const bool again = opening == Opening::kReconnect;
   const bool right =
       again ? State().worker != nullptr && State().worker->forked() : State().worker == nullptr;
-  if (!right) {
+  if (!right && opening != Opening::kHost) {
     PyErr_SetString(PyExc_RuntimeError, again ? "this process is not a fork" : "the channel already exists");
     return nullptr;
   }
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
   if (!opened.ok()) return RaiseStatus(opened.status());
   Connection& connection = *opened.value();
-  const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily);
+  std::unique_ptr<Worker> worker;
+  Connection::OnGone on_gone;
+  if (opening == Opening::kHost) {
+    worker = std::make_unique<Worker>(std::move(opened).value());
+    on_gone = [&inbox = worker->inbox()] { inbox.Break("the server is gone"); };
+  }
+  const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily, std::move(on_gone));
   if (!watched.ok()) return RaiseStatus(watched);
-  if (again) {
+  if (worker) {
+    State().worker = worker.release();
+    SelectWorker(State().worker);
+    Hosted().push_back(State().worker);
+  } else if (again) {
     State().worker->Become(std::move(opened).value());
   } else {
     // Lives until the process ends, like its watching thread.
@@ -66,11 +86,39 @@ PyObject* OpenChannel(PyObject* args, const char* format, bool again) {
   Encode(message, hello);
   const Status sent = connection.Send(message);
   if (!sent.ok()) return RaiseStatus(sent);
+  if (opening == Opening::kHost) return PyLong_FromSize_t(Hosted().size() - 1);
   Py_RETURN_NONE;
 }
 
-PyObject* Connect(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:connect", false); }
-PyObject* Reconnect(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:reconnect", true); }
+PyObject* Connect(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:connect", Opening::kConnect); }
+PyObject* Reconnect(PyObject*, PyObject* args) {
+  return OpenChannel(args, "iiiss:reconnect", Opening::kReconnect);
+}
+PyObject* Host(PyObject*, PyObject* args) { return OpenChannel(args, "iiiss:host", Opening::kHost); }
+
+// Returns the worker of a number that host() has returned. Null with an exception set.
+Worker* HostedWorker(PyObject* number) {
+  const size_t at = PyLong_AsSize_t(number);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (at < Hosted().size()) return Hosted()[at];
+  PyErr_SetString(PyExc_ValueError, "host() has returned no such number");
+  return nullptr;
+}
+
+PyObject* Select(PyObject*, PyObject* number) {
+  Worker* worker = HostedWorker(number);
+  if (worker == nullptr) return nullptr;
+  SelectWorker(worker);
+  Py_RETURN_NONE;
+}
+
+PyObject* Retire(PyObject*, PyObject* number) {
+  Worker* worker = HostedWorker(number);
+  if (worker == nullptr) return nullptr;
+  worker->Retire();
+  if (State().worker == worker) State().worker = nullptr;
+  Py_RETURN_NONE;
+}
 
 PyObject* SetFutures(PyObject*, PyObject* args) {
   PyObject* make = nullptr;
@@ -122,7 +170,7 @@ PyObject* SetLoop(PyObject*, PyObject* loop) {
 }
 
 PyObject* InstanceName(PyObject*, PyObject*) {
-  const Worker* worker = State().worker;
+  const Worker* worker = CurrentWorker();
   return NewText(worker != nullptr ? std::string_view(worker->model().instance_name) : std::string_view());
 }
 
@@ -132,22 +180,22 @@ PyObject* WakeFd(PyObject*, PyObject*) {
 }
 
 PyObject* OnWake(PyObject*, PyObject*) {
-  State().worker->OnWake();
+  CurrentWorker()->OnWake();
   Py_RETURN_NONE;
 }
 
 PyObject* OnTimer(PyObject*, PyObject*) {
-  State().worker->OnTimer();
+  CurrentWorker()->OnTimer();
   Py_RETURN_NONE;
 }
 
 PyObject* OnFirstSteps(PyObject*, PyObject*) {
-  State().worker->OnFirstSteps();
+  CurrentWorker()->OnFirstSteps();
   Py_RETURN_NONE;
 }
 
 PyObject* OnTurnDone(PyObject*, PyObject* task) {
-  State().worker->OnTurnDone(task);
+  CurrentWorker()->OnTurnDone(task);
   Py_RETURN_NONE;
 }
 
@@ -204,7 +252,7 @@ PyObject* Ask(PyObject*, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "ask(): attachments must be a dict of str to bytes");
     return nullptr;
   }
-  Worker* worker = State().worker;
+  Worker* worker = CurrentWorker();
   if (worker == nullptr) return RaiseModelException("This process has no channel to a server.");
   AskMessage message;
   message.topic = static_cast<AskTopic>(topic);
@@ -230,12 +278,12 @@ PyObject* Log(PyObject*, PyObject* args) {
 
 // Whether this process is connected to a server.
 PyObject* IsConnected(PyObject*, PyObject*) {
-  const Worker* worker = State().worker;
+  const Worker* worker = CurrentWorker();
   return PyBool_FromLong(worker != nullptr && !const_cast<Worker*>(worker)->connection().forked());
 }
 
 PyObject* IsServing(PyObject*, PyObject*) {
-  return PyBool_FromLong(State().worker != nullptr && State().worker->serving());
+  return PyBool_FromLong(CurrentWorker() != nullptr && CurrentWorker()->serving());
 }
 
 PyObject* TextWithoutPaths(PyObject*, PyObject* args) {
@@ -283,7 +331,8 @@ PyObject* AfterForkInParent(PyObject*, PyObject*) {
 }
 
 PyObject* AfterForkInChild(PyObject*, PyObject*) {
-  if (State().worker != nullptr) State().worker->AfterForkInChild();
+  for (Worker* worker : Hosted()) worker->connection().MarkForked();
+  if (State().worker != nullptr && Hosted().empty()) State().worker->AfterForkInChild();
   // Children of user code end by signals like any process, and multiprocessing relies on it. Handlers of user
   // code stay.
   for (int signal : {SIGINT, SIGTERM}) {
@@ -404,6 +453,13 @@ PyMethodDef functions[] = {
      "set_futures(make, settle): how calls in event loops are awaited; see braid_worker.futures."},
     {"reconnect", Reconnect, METH_VARARGS,
      "reconnect(...): as connect(), in a fork of a template, which becomes an instance."},
+    {"host", Host, METH_VARARGS,
+     "host(memory_fd, socket_fd, wake_fd, python_version, numpy_version): opens the channel of one of "
+     "several "
+     "workers in this process, selects it for the calling thread, and returns its number. The process "
+     "survives the server."},
+    {"select", Select, METH_O, "select(number): selects the worker of host() for the calling thread."},
+    {"retire", Retire, METH_O, "retire(number): frees the resources of a worker whose run() has returned."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
      "set_model(*, model, model_file, instance_name, outputs, decoupled, iterative, coroutine, "

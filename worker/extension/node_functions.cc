@@ -45,7 +45,7 @@ PyObject* AddNode(PyObject*, PyObject* args, PyObject* kwargs) {
                                    &has_end_session, &loops)) {
     return nullptr;
   }
-  Worker* worker = State().worker;
+  Worker* worker = CurrentWorker();
   if (worker == nullptr) return RaiseNoChannel();
   NodeFacts node;
   node.object = Ref::Share(object);
@@ -74,7 +74,7 @@ PyObject* AddNode(PyObject*, PyObject* args, PyObject* kwargs) {
 PyObject* ServeNodes(PyObject*, PyObject* number) {
   const long which = PyLong_AsLong(number);
   if (PyErr_Occurred() != nullptr) return nullptr;
-  Worker* worker = State().worker;
+  Worker* worker = CurrentWorker();
   if (worker == nullptr) return RaiseNoChannel();
   SetThreadName("brd-node-" + std::to_string(which));
   worker->nodes().RunThread();

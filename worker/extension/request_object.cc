@@ -273,7 +273,7 @@ bool ParseCall(PyObject* args, PyObject* kwargs, const char* format, int& decoup
 // Returns null with an exception set if calls are not allowed now. The server's own services are called at any
 // time; their names are not those of models.
 Calls* TheCalls(const std::string& model) {
-  Worker* worker = State().worker;
+  Worker* worker = CurrentWorker();
   if (worker != nullptr && (worker->serving() || model.starts_with('\x01'))) return &worker->calls();
   RaiseModelException("BLS is only supported during the 'execute' function.");
   return nullptr;

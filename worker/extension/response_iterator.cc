@@ -8,6 +8,7 @@ namespace braid {
 namespace {
 
 struct PyIterator {
+  Worker* worker = nullptr;
   std::shared_ptr<Exchange> exchange;  // null after the last response; shared with the inbox
   Ref responses;                       // list of InferenceResponse
   Py_ssize_t next = 0;
@@ -16,11 +17,11 @@ struct PyIterator {
   PyIterator() = default;
   PyIterator(PyIterator&&) = default;
   ~PyIterator() {
-    if (!exchange || State().worker == nullptr) return;
+    if (!exchange) return;
     // The destructor may run while an exception is set.
     PyObject* error[3];
     PyErr_Fetch(&error[0], &error[1], &error[2]);
-    State().worker->calls().Abandon(*exchange);
+    worker->calls().Abandon(*exchange);
     PyErr_Restore(error[0], error[1], error[2]);
   }
 };
@@ -46,7 +47,7 @@ PyObject* Next(PyObject* self) {
     // Shared, because another thread may reset it while this one waits.
     const std::shared_ptr<Exchange> exchange = iterator.exchange;
     if (!exchange) break;
-    Ref response = Ref::Steal(State().worker->calls().NextResponse(*exchange));
+    Ref response = Ref::Steal(iterator.worker->calls().NextResponse(*exchange));
     if (response) {
       if (PyList_Append(iterator.responses.get(), response.get()) != 0) return nullptr;
     } else if (PyErr_Occurred()) {
@@ -61,7 +62,8 @@ PyObject* Next(PyObject* self) {
 }
 
 PyObject* Cancel(PyObject* self, PyObject*) {
-  if (const auto& exchange = Self(self).exchange) State().worker->calls().Cancel(*exchange);
+  const PyIterator& iterator = Self(self);
+  if (iterator.exchange) iterator.worker->calls().Cancel(*iterator.exchange);
   Py_RETURN_NONE;
 }
 
@@ -88,8 +90,9 @@ bool AddIteratorType(PyObject* module) {
   return (State().iterator_type = AddType(module, spec, "ResponseIterator")) != nullptr;
 }
 
-PyObject* NewResponseIterator(std::shared_ptr<Exchange> exchange, Ref first) {
+PyObject* NewResponseIterator(Worker& worker, std::shared_ptr<Exchange> exchange, Ref first) {
   PyIterator iterator;
+  iterator.worker = &worker;
   iterator.exchange = std::move(exchange);
   iterator.responses = Ref::Steal(PyList_New(0));
   if (!iterator.responses || (first && PyList_Append(iterator.responses.get(), first.get()) != 0))

@@ -13,6 +13,6 @@ bool AddIteratorType(PyObject* module);
 
 // Returns an iterator over `first`, if given, and then the responses to `exchange`, if given. Null with an
 // exception set.
-PyObject* NewResponseIterator(std::shared_ptr<Exchange> exchange, Ref first);
+PyObject* NewResponseIterator(Worker& worker, std::shared_ptr<Exchange> exchange, Ref first);
 
 }  // namespace braid

@@ -20,6 +20,8 @@ constexpr double kTrimSeconds = 1;
 // The call of a Python node that this thread runs; 0: none.
 thread_local uint64_t node_call = 0;
 
+thread_local Worker* selected = nullptr;
+
 // Holds the GIL on a thread that Python did not create.
 class WithGil {
  public:
@@ -45,6 +47,10 @@ Status CopyOnDevice(CudaContext& device, CudaAddress from, const Buffer& block) 
 }
 
 }  // namespace
+
+Worker* CurrentWorker() { return selected != nullptr ? selected : State().worker; }
+
+void SelectWorker(Worker* worker) { selected = worker; }
 
 void RaiseBroken(std::string_view what) {
   PyErr_Format(PyExc_RuntimeError, "the conversation with the server is broken: %s",
@@ -109,6 +115,13 @@ bool Worker::Run(PyObject* host) {
     if (!(nodes_ ? ServeNodes() : Idle())) return false;
   }
   return false;
+}
+
+void Worker::Retire() {
+  serving_ = false;
+  connection_->Close();
+  Py_BEGIN_ALLOW_THREADS inbox_->End("The model is unloaded.");
+  Py_END_ALLOW_THREADS connection_->Retire();
 }
 
 // Handles all pending messages. In the event loop, stops at a message that must be handled outside of it.

@@ -90,6 +90,9 @@ class Worker {
   // Runs until the server ends the worker, or until the connection breaks (then false with an exception set).
   // `host` is a braid_worker.host.Host.
   bool Run(PyObject* host);
+  // Ends the threads and frees the descriptors of a worker that has run. Objects of user code may still refer
+  // to the rest. Blocks until other threads have left the channel. REQUIRES: the GIL.
+  void Retire();
   // Callbacks of the event loop: the channel is readable; the timer of one second expired; new tasks have
   // made their first steps; the task of an execution is done.
   void OnWake();
@@ -241,6 +244,11 @@ class Worker {
   };
   std::vector<CachedName> names_;
 };
+
+// Returns the worker that the calling thread has selected, else the process's; null in a plain interpreter.
+Worker* CurrentWorker();
+// Selects a worker for the calling thread; null: none.
+void SelectWorker(Worker* worker);
 
 // Takes the current exception and returns "{type}: {message}", for the log.
 std::string TakeExceptionText();
