@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "serving/faults.h"
+#include "serving/servable_stream.h"
 #include "workers/parameters_json.h"
 
 namespace braid {
@@ -32,12 +33,51 @@ Status CheckOutput(const Tensor& output) {
 
 }  // namespace
 
-// One call: the sink for its request's responses.
-class WorkerCalls::Call final : public ResponseSink {
+// One call: the sink for its request's responses, or for those of a run of a graph.
+class WorkerCalls::Call final : public ResponseSink, public StreamSink {
  public:
   Call(std::shared_ptr<WorkerCalls> calls, uint64_t id) : calls_(std::move(calls)), id_(id) {}
   void Respond(std::optional<InferenceResponse> response, bool final) override {
     calls_->Answer(*this, std::move(response), final);
+  }
+  void Respond(InferenceResponse response, const std::string&) override {
+    std::erase_if(response.outputs, [this](const Tensor& output) {
+      return !wanted_.empty() && std::ranges::find(wanted_, output.name) == wanted_.end();
+    });
+    if (!response.outputs.empty()) calls_->Answer(*this, std::move(response), false);
+  }
+  void OnWantsInput() override {}
+  void End(Status status) override {
+    {
+      MutexLock lock(mutex_);
+      if (!refused_.ok()) status = std::move(refused_);
+    }
+    if (status.ok()) return calls_->Answer(*this, std::nullopt, true);
+    InferenceResponse failed;
+    failed.status = std::move(status);
+    calls_->Answer(*this, std::move(failed), true);
+  }
+  // Runs a graph whose packets are the responses. Errors: no run begins; End() is not called then.
+  Status Stream(InferenceRequest& request) {
+    const ServableHandle* servable = request.servable.get();
+    wanted_ = request.requested_outputs;
+    BRAID_ASSIGN_OR_RETURN(stream_, servable->get().OpenStream(request, *this));
+    // The run may end, and release this call, at any time from now on.
+    const auto stream = stream_;
+    cancellation_.SetListener([weak = std::weak_ptr(stream)] {
+      if (const auto running = weak.lock()) running->Cancel();
+    });
+    Status pushed = stream->Push(request);
+    if (pushed.ok()) {
+      stream->CloseInputs();
+    } else {
+      {
+        MutexLock lock(mutex_);
+        refused_ = std::move(pushed);
+      }
+      stream->Cancel();
+    }
+    return OkStatus();
   }
   uint64_t id() const { return id_; }
   Cancellation& cancellation() { return cancellation_; }
@@ -46,6 +86,10 @@ class WorkerCalls::Call final : public ResponseSink {
   const std::shared_ptr<WorkerCalls> calls_;  // keeps it alive after the worker's death
   const uint64_t id_;
   Cancellation cancellation_;
+  std::vector<std::string> wanted_;  // outputs of a stream; empty: all
+  std::shared_ptr<ServableStream> stream_;
+  Mutex mutex_;
+  Status refused_ BRAID_GUARDED_BY(mutex_);  // the error of the stream's only message
 };
 
 WorkerCalls::WorkerCalls(std::shared_ptr<Channel> channel, std::shared_ptr<WorkerMemory> memory,
@@ -141,6 +185,12 @@ void WorkerCalls::Start(NewCall started, CatalogReader& reader) {
   if (started.trace != nullptr) request.trace = started.trace->StartChild(info.name, info.version);
   request.call_chain = std::move(started.chain);
   request.cancellation = std::shared_ptr<Cancellation>(started.call, &started.call->cancellation());
+  if (started.decoupled && callee.takes_streams()) {
+    // Keeps the call alive: the run may end it.
+    const std::shared_ptr<Call> call = started.call;
+    if (const Status opened = call->Stream(request); !opened.ok()) call->End(opened);
+    return;
+  }
   request.sink = started.call.get();
   callee.Begin(std::move(started.request));
 }
