@@ -193,9 +193,7 @@ def test_graphs_and_nodes(in_process):
     graphs = ROOT / "examples" / "graphs"
     with load_model(graphs / "increment", in_process=in_process) as graph:
         assert graph.execute({"number": np.int32([1, 2])})["incremented"].tolist() == [4, 5]
-    with load_node(
-        graphs / "increment" / "increment.py", ["number"], ["incremented"], in_process=in_process
-    ) as node:
+    with load_node(graphs / "increment" / "increment.py", ["number"], ["incremented"], in_process=in_process) as node:
         assert node.execute({"number": np.int32([1, 2])})["incremented"].tolist() == [2, 3]
 
 
@@ -310,6 +308,12 @@ def test_a_request_has_a_time_limit(tmp_path):
 def test_a_model_of_another_process_has_no_object():
     with load_model(MODELS / "add_sub") as model, pytest.raises(RuntimeError, match="load it with in_process=True"):
         model.instance  # noqa: B018, the property raises
+
+
+def test_a_graph_that_cannot_be_loaded_is_an_error(tmp_path):
+    (tmp_path / "graph.pbtxt").write_text('node { calculator: "Absent" }')
+    with pytest.raises(ServerError, match=f"'{tmp_path.name}' is not loaded: (.|\n)*it has no input_stream"):
+        load_model(tmp_path)
 
 
 def test_wrong_paths_are_refused(tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import zipfile
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from harness import public_clients
 from harness.server import BINARY
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -204,6 +206,104 @@ def test_types_are_strict(tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
     # No type became Any.
     assert 'Revealed type is "dict[str, numpy.ndarray[' in checked.stdout.replace("builtins.", ""), checked.stdout
+
+
+@pytest.fixture(scope="module")
+def authors_python(python, tmp_path_factory):
+    """The same interpreter, with pytest and mypy in its environment."""
+    (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
+    ours = pathlib.Path(sys.prefix) / packages.relative_to(python.parent.parent)
+    for name in ("pytest", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments"):
+        for found in (*ours.glob(name), *ours.glob(f"{name}-*.dist-info")):
+            if not (packages / found.name).exists():
+                (packages / found.name).symlink_to(found)
+    return python
+
+
+def test_models_can_be_imported_anywhere(python, tmp_path):
+    """The modules that models import are found by any program of the environment."""
+    tensor, node, where = run(
+        python,
+        """
+        import numpy as np
+        import pyovms
+        import triton_python_backend_utils as pb_utils
+        print(pb_utils.Tensor("A", np.float32([1, 2])).as_numpy().tolist())
+        print(pyovms.Tensor("B", b"abc").size)
+        print(pb_utils.__file__)
+        """,
+        tmp_path,
+    )
+    assert (tensor, node) == ("[1.0, 2.0]", "3")
+    assert where.endswith("/braid/_files/lib/braid/worker/triton_python_backend_utils.py")
+
+
+def test_an_author_tests_a_new_model(authors_python, tmp_path):
+    """`braid init`, and pytest with the package's plugin, as in the page."""
+    clean = {"PATH": f"{authors_python.parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    for command, folder in (
+        (["braid", "init", "first"], tmp_path),
+        (["python", "-m", "pytest", "-q"], tmp_path / "first"),
+    ):
+        ran = subprocess.run(
+            [authors_python.parent / command[0], *command[1:]],
+            cwd=folder,
+            env=clean,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "1 passed" in ran.stdout
+    listed = subprocess.run([authors_python.parent / "braid", "examples"], env=clean, capture_output=True, text=True)
+    assert "graphs               Graphs with Python nodes" in listed.stdout
+
+
+def test_examples_pass_type_checkers(python, tmp_path):
+    """Every model and node of the examples, against the stubs that the wheel brings."""
+    files = [
+        *ROOT.glob("examples/**/model.py"),
+        *ROOT.glob("examples/graphs/*/*.py"),
+        *ROOT.glob("examples/ocr/**/*.py"),
+    ]
+    files = [
+        file for file in files if "pyovms" in file.read_text() or "triton_python_backend_utils" in file.read_text()
+    ]
+    assert len(files) > 25
+    mypy = [sys.executable, "-m", "mypy", f"--python-executable={python}", f"--cache-dir={tmp_path}/cache"]
+    # Packages of the models' own environments are not installed here.
+    mypy += ["--check-untyped-defs", "--ignore-missing-imports", "--scripts-are-modules"]
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(
+        "import pyovms\nimport triton_python_backend_utils as pb_utils\n"
+        "reveal_type(pb_utils.InferenceRequest(model_name='a').exec(decoupled=True))\n"
+        "reveal_type(pyovms.Tensor('a', b'').shape)\n"
+        "pb_utils.Tensor('a')\n"
+    )
+    told = subprocess.run([*mypy, snippet], capture_output=True, text=True, timeout=100).stdout
+    assert 'Revealed type is "c_python_backend_utils.ResponseIterator"' in told
+    assert "tuple[" in told
+    assert "Missing positional argument" in told or "Too few arguments" in told, told
+    # All are modules of the name `model`; their folders are other modules for mypy than for the server.
+    copies = tmp_path / "copies"
+    for file in files:
+        copy = copies / "_".join(file.relative_to(ROOT).with_suffix("").parts)
+        copy.parent.mkdir(exist_ok=True)
+        copy.with_suffix(".py").write_text(file.read_text())
+    checked = subprocess.run([*mypy, *copies.glob("*.py")], capture_output=True, text=True, timeout=100)
+    assert [line for line in checked.stdout.splitlines() if " error: " in line] == []
+    project = {"reportMissingImports": False, "strict": ["stubs"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(project))
+    for stubs in ROOT.glob("python/*-stubs"):
+        shutil.copytree(stubs, tmp_path / "stubs" / stubs.name)
+    pyright = public_clients.need("pyright", "node") / "node_modules" / "pyright" / "index.js"
+    checked = subprocess.run(
+        ["node", pyright, "--outputjson", "--pythonpath", python, "--project", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert json.loads(checked.stdout)["generalDiagnostics"] == []
 
 
 def test_its_programs_are_hardened(wheel):

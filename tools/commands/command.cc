@@ -10,9 +10,11 @@
 #include "base/nearest_name.h"
 #include "commands/bench.h"
 #include "commands/check.h"
+#include "commands/examples.h"
 #include "commands/fleet.h"
 #include "commands/fleet_view.h"
 #include "commands/health.h"
+#include "commands/init.h"
 #include "commands/try.h"
 #include "server/native_worker.h"
 #include "server/options_table.h"
@@ -25,6 +27,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"serve", "MODELS_DIR...", "serve the models of folders, or of a config.json, over HTTP and gRPC",
      [](int argc, const char* const* argv) { return RunServe(argc, argv, &kFleetView); }},
+    {"init", "NAME [--kind KIND]", "make a folder with a model that works, and its test", RunInit},
+    {"examples", "[DIR]", "list the examples, or copy them", RunExamples},
     {"check", "PATH...", "check whether models would load, and which changes their files need", RunCheck},
     {"try", "MODEL", "send a request to a model of a running server", RunTry},
     {"bench", "-m MODEL", "measure a model of a running server", RunBench},

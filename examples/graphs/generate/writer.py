@@ -12,7 +12,7 @@ LONGEST = 40
 class OvmsPythonModel:
     def initialize(self, kwargs):
         words = (pathlib.Path(kwargs["base_path"]) / "corpus.txt").read_text(encoding="utf-8").split()
-        self.after = collections.defaultdict(list)
+        self.after: dict[tuple[str, ...], list[str]] = collections.defaultdict(list)
         for first, second, third in zip(words, words[1:], words[2:], strict=False):
             self.after[first, second].append(third)
             self.after[(second,)].append(third)

@@ -1,5 +1,8 @@
 """Loaded models and their requests."""
 
+# The worker's modules have no types.
+# mypy: disable-error-code="import-not-found,import-untyped,no-any-return"
+
 import inspect
 import itertools
 import json
@@ -280,6 +283,10 @@ def load_model(
             site.add_call(other, answer)
         site.start(name, options, start_timeout)
         return Model(site, name)
+    except InferenceError as error:
+        log = "\n".join(site.server.log.splitlines()[-40:])
+        site.close()
+        raise ServerError(f"'{name}' is not loaded: {error}\n{log}") from error
     except BaseException:
         site.close()
         raise

@@ -1,5 +1,8 @@
 """Hosts the workers of a server in threads of this process; see braid_worker/hosting.py."""
 
+# The worker's modules have no types.
+# mypy: disable-error-code="import-not-found,import-untyped,misc,no-any-return"
+
 import collections
 import contextlib
 import os
@@ -9,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import _braid_worker
 import numpy
@@ -36,7 +40,7 @@ class HostedModel(host.Host):
         exceptions: those that the model has raised, the latest last, each with its text for clients.
     """
 
-    def __init__(self, exceptions: collections.deque):
+    def __init__(self, exceptions: collections.deque[tuple[str, BaseException]]):
         super().__init__(apart=False)
         self.number = -1
         self.name = ""
@@ -46,24 +50,24 @@ class HostedModel(host.Host):
         self._modules = set(sys.modules)
 
     @property
-    def model(self):
+    def model(self) -> Any:
         """The object of the model's class; None before its creation and after its end."""
         return self._model
 
-    def load(self, message: dict):
+    def load(self, message: dict[str, Any]) -> Any:
         self.name = message["model_name"]
         return super().load({**message, "module_name": f"braid_model_{self.number}.model"})
 
-    def load_nodes(self, message: dict):
+    def load_nodes(self, message: dict[str, Any]) -> Any:
         self.name = message["model_name"]
         return super().load_nodes(message)
 
-    def describe(self, exception: BaseException):
+    def describe(self, exception: BaseException) -> Any:
         described = super().describe(exception)
         self.exceptions.append((described[0], exception))
         return described
 
-    def describe_short(self, exception: BaseException, file: str):
+    def describe_short(self, exception: BaseException, file: str) -> Any:
         described = super().describe_short(exception, file)
         self.exceptions.append((described[0], exception))
         return described
@@ -73,7 +77,7 @@ class HostedModel(host.Host):
         self.exceptions.append((told, error))
         return told
 
-    def _provide_model_dir(self, message: dict) -> None:
+    def _provide_model_dir(self, message: dict[str, Any]) -> None:
         _model_dirs[threading.get_ident()] = message["version_path"]
         triton_python_backend_utils.get_model_dir = _model_dir
 
@@ -84,7 +88,7 @@ class HostedModel(host.Host):
 
         return super()._thread(run, name)
 
-    def _import(self, message: dict):
+    def _import(self, message: dict[str, Any]) -> Any:
         before = list(sys.path)
         try:
             return super()._import(message)
@@ -106,11 +110,11 @@ class HostedModel(host.Host):
 class HostedFunction(HostedModel):
     """The host of a model that is an object of this process. Its folder's file is not read."""
 
-    def __init__(self, exceptions: collections.deque, model_class: type):
+    def __init__(self, exceptions: collections.deque[tuple[str, BaseException]], model_class: type):
         super().__init__(exceptions)
         self._class = model_class
 
-    def _import(self, message: dict):
+    def _import(self, message: dict[str, Any]) -> Any:
         self._model_file = message["model_file"]
         return self._class
 

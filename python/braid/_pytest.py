@@ -30,7 +30,7 @@ def braid_model() -> Iterator[Callable[..., Any]]:
     models: dict[Any, Model] = {}
 
     def load(path: str | os.PathLike[str], name: str | None = None, **options: Any) -> Model:
-        key = (os.path.abspath(path), name, repr(sorted(options.items())))
+        key: tuple[Any, ...] = (os.path.abspath(path), name, repr(sorted(options.items())))
         if options.get("calls"):
             key = (*key, len(models))
         if key not in models:
