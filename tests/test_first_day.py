@@ -119,3 +119,9 @@ def test_coverage_sees_a_model_in_the_process_of_the_tests(tmp_path):
         )
     (covered,) = json.loads((folder / "coverage.json").read_text())["files"].values()
     assert covered["summary"]["percent_covered"] == 100
+
+
+@pytest.mark.parametrize("options", [[], ["--braid-in-process"]], ids=["worker", "in-process"])
+def test_the_tests_of_the_examples(options):
+    tested = run_pytest(ROOT / "examples/tests", *options)
+    assert tested.returncode == 0, tested.stdout

@@ -292,7 +292,7 @@ def test_examples_pass_type_checkers(python, tmp_path):
         copy.with_suffix(".py").write_text(file.read_text())
     checked = subprocess.run([*mypy, *copies.glob("*.py")], capture_output=True, text=True, timeout=100)
     assert [line for line in checked.stdout.splitlines() if " error: " in line] == []
-    project = {"reportMissingImports": False, "strict": ["stubs"]}
+    project = {"include": ["copies", "stubs"], "reportMissingImports": False, "strict": ["stubs"]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(project))
     for stubs in ROOT.glob("python/*-stubs"):
         shutil.copytree(stubs, tmp_path / "stubs" / stubs.name)
