@@ -18,7 +18,9 @@ def test_one_node_of_increment():
 
 
 def test_generate(braid_model):
-    tokens = [bytes(each["token"]).decode() for each in braid_model(GRAPHS / "generate").stream({"prompt": ["A braid"]})]
+    tokens = [
+        bytes(each["token"]).decode() for each in braid_model(GRAPHS / "generate").stream({"prompt": ["A braid"]})
+    ]
     assert len(tokens) > 1
     assert "".join(tokens).strip()
 

@@ -14,7 +14,11 @@ class Tensor:
     attributes, never the buffer."""
 
     def __init__(
-        self, name: str, data: Buffer | NDArray[Any] | np.generic, shape: Sequence[int] | None = None, datatype: str | None = None
+        self,
+        name: str,
+        data: Buffer | NDArray[Any] | np.generic,
+        shape: Sequence[int] | None = None,
+        datatype: str | None = None,
     ) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property

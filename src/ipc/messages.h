@@ -122,6 +122,8 @@ struct LoadMessage {
   bool verbose_errors = false;     // errors name paths and source lines
   // The server also keeps the model's sequence states, if the model can save and load them.
   bool keeps_sequences = false;
+  // Where a debugger may attach: "PORT" on the loopback interface, "PORT wait" to wait for it; empty: nowhere.
+  std::string_view debugger;
 };
 
 inline constexpr uint32_t kNoCancelSlot = 0xffffffff;

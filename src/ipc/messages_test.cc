@@ -119,7 +119,8 @@ LoadMessage SomeLoad() {
           .device_pools = {{1, UINT64_MAX}, {3, 0}},
           .pinned_pool_bytes = 7,
           .verbose_errors = true,
-          .keeps_sequences = true};
+          .keeps_sequences = true,
+          .debugger = "5678 wait"};
 }
 
 ExecuteMessage SomeExecute() {
@@ -204,6 +205,7 @@ TEST(Messages, LoadKeepsEveryField) {
   EXPECT_EQ(m.device_pools[1].gpu, 3);
   EXPECT_TRUE(m.verbose_errors);
   EXPECT_TRUE(m.keeps_sequences);
+  EXPECT_EQ(m.debugger, "5678 wait");
 }
 
 TEST(Messages, ExecuteKeepsEveryField) {

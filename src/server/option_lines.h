@@ -196,6 +196,7 @@ using W = PythonBackend::Options;
 inline constexpr int64_t kMostGrpcMessageBytes = 4294967295;
 using SegmentLimits = SegmentBudget::Limits;
 using Bounds = ModelBounds;
+using Debugging = PythonBackend::Options::Debugging;
 template <auto kMember>
 inline constexpr FieldOfPart<&O::http, kMember> Http{};
 template <auto kMember>

@@ -549,6 +549,13 @@ const OptionSpec kOptionTable[] = {
     Works("python", "PATH", Group::kPython, Text<Workers<&W::python>>(),
           "The interpreter for models without an environment (default: that of $VIRTUAL_ENV, else python3 "
           "on $PATH)"),
+    Works(
+        "debug-model", "NAME", Group::kPython, Text<Workers<&W::debugging, &Debugging::model>>(),
+        "A Python model or graph that a debugger can attach to; its process has no limits and no isolation"),
+    Works("debug-port", "PORT", Group::kPython, Int<Workers<&W::debugging, &Debugging::port>, 1, 65535>(),
+          "The debugger's port on the loopback interface"),
+    Works("debug-wait", "", Group::kPython, Bool<Workers<&W::debugging, &Debugging::wait>>(),
+          "Whether the model of --debug-model waits for the debugger before it is imported"),
     Works("worker-start", "HOW", Group::kPython, OneOf<Workers<&W::worker_start>, kWorkerStarts>(),
           "How a model's process starts: fork (from a warm interpreter, fast) or fresh (a new interpreter "
           "each time)"),

@@ -205,6 +205,7 @@ Result<WorkerProcess::Answer> WorkerProcess::Load(LoadMode mode, const WorkerFac
   load.pinned_pool_bytes = facts.pinned_pool_bytes;
   load.verbose_errors = spawner_.verbose_errors();
   load.keeps_sequences = facts.keeps_sequences;
+  load.debugger = facts.debugger;
   std::vector<std::byte> message;
   Encode(message, load);
   BRAID_RETURN_IF_ERROR(channel_->Send(message));

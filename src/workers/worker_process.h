@@ -32,6 +32,7 @@ struct WorkerFacts {
   std::vector<LoadMessage::DevicePool> device_pools = {};
   uint64_t pinned_pool_bytes = 0;
   bool keeps_sequences = false;
+  std::string debugger = {};  // see LoadMessage
   // The confinement of its processes, which is not sent to the worker.
   WorkerIsolation isolation = {};
 };

@@ -9,7 +9,7 @@ import threading
 
 import _braid_worker
 
-from braid_worker import errors, fork_safety, futures, model_file, nodes, sequences
+from braid_worker import debugging, errors, fork_safety, futures, model_file, nodes, sequences
 
 _OK = 0
 _INTERNAL = 2
@@ -56,6 +56,7 @@ class Host:
         _braid_worker.set_process_name(message["instance_name"])
         self._configure_errors(message)
         try:
+            debugging.listen(message["debugger"])
             model_class = self._import(message)
             self._model = model_class()
             self._set_model(message)
@@ -147,6 +148,10 @@ class Host:
         folders = {os.path.dirname(node["handler_path"]) for node in config["nodes"]}
         errors.configure([os.path.dirname(folder) for folder in sorted(folders)], message["verbose_errors"])
         self._nodes = nodes.Nodes(config)
+        try:
+            debugging.listen(message["debugger"])
+        except RuntimeError as error:
+            return _INTERNAL, str(error), "", False
         try:
             wants_sessions = self._nodes.load()
         except nodes.NodeError as error:

@@ -258,6 +258,7 @@ bool Worker::HandleLoad() {
       {"model_config", load.model_config},   {"model_name", load.model_name},
       {"model_version", load.model_version}, {"instance_name", load.instance_name},
       {"instance_kind", load.instance_kind}, {"instance_device_id", load.instance_device_id},
+      {"debugger", load.debugger},
   };
   for (const auto& [key, text] : texts) {
     Ref value = Ref::Steal(NewText(text));

@@ -81,6 +81,7 @@ PyObject* Load(PyObject*, PyObject* args) {
   load.instance_device_id = Text(fields, "instance_device_id");
   load.arena_keep_bytes = Number(fields, "arena_keep_bytes", 0);
   load.verbose_errors = Number(fields, "verbose_errors", 0) != 0;
+  load.debugger = Text(fields, "debugger");
   load.keeps_sequences = Number(fields, "keeps_sequences", 0) != 0;
   std::vector<std::byte> message;
   Encode(message, load);

@@ -7,13 +7,14 @@ namespace braid {
 namespace {
 
 WorkerFacts Facts(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                  uint64_t arena_keep_bytes, WorkerIsolation isolation) {
+                  uint64_t arena_keep_bytes, WorkerIsolation isolation, std::string debugger) {
   WorkerFacts facts;
   facts.model_config_json = NodesToJson(nodes);
   facts.model_name = graph_name;
   facts.model_version = "1";
   facts.arena_keep_bytes = arena_keep_bytes;
   facts.isolation = std::move(isolation);
+  facts.debugger = std::move(debugger);
   return facts;
 }
 
@@ -45,12 +46,13 @@ std::string NodesToJson(const std::vector<PythonNodeSpec>& nodes) {
 }
 
 NodeWorker::NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-                       WorkerIsolation isolation, const Arena::Options& arena, const WorkerServices& services,
-                       std::shared_ptr<PythonEnvironment> environment, const ModelBounds& bounds)
+                       WorkerIsolation isolation, std::string debugger, const Arena::Options& arena,
+                       const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+                       const ModelBounds& bounds)
     : node_count_(nodes.size()),
       execute_timeout_ns_(bounds.execute_timeout_ns()),
       spec_{.name = graph_name, .kind = "CPU"},
-      facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation))),
+      facts_(Facts(graph_name, nodes, arena.keep_bytes, std::move(isolation), std::move(debugger))),
       // Differs from the graph's name: user code may call its own graph again, and that recursion may end.
       chain_(std::make_shared<CallChain>(
           CallChain{.model = "Python nodes of " + graph_name, .instance = graph_name, .parents = {}})),

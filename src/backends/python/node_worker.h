@@ -22,8 +22,9 @@ class NodeWorker final : public PythonNodes, private WorkerUser {
  public:
   // The references outlive the worker and all its buffers.
   NodeWorker(const std::string& graph_name, const std::vector<PythonNodeSpec>& nodes,
-             WorkerIsolation isolation, const Arena::Options& arena, const WorkerServices& services,
-             std::shared_ptr<PythonEnvironment> environment, const ModelBounds& bounds);
+             WorkerIsolation isolation, std::string debugger, const Arena::Options& arena,
+             const WorkerServices& services, std::shared_ptr<PythonEnvironment> environment,
+             const ModelBounds& bounds);
   // REQUIRES: Start() has failed, or Stop() was called.
   ~NodeWorker() override;
 

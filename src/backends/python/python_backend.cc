@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "backends/python/node_worker.h"
 #include "backends/python/python_model.h"
 #include "config/config_json.h"
@@ -155,6 +157,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   ModelBounds bounds = options_.bounds;
   BRAID_RETURN_IF_ERROR(ReadBounds(*config, bounds).status);
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, Isolation(location, *config));
+  const std::string debugger = Debug(config->name(), bounds, isolation);
   BackendModel::DeviceTensors device_tensors;
   device_tensors.outputs = !options_.gpus.gpus.empty();
   std::vector<WorkerSpec> instances;
@@ -166,6 +169,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     device_tensors.outputs = device_tensors.outputs && spec.kind != "CPU";
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
+  // One process, since a debugger attaches to one.
+  if (!debugger.empty()) instances.resize(1);
   const auto force_cpu = config->parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   device_tensors.inputs = device_tensors.outputs && force_cpu != config->parameters().end() &&
                           force_cpu->second.string_value() == "no";
@@ -176,6 +181,7 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   kept.preparation.reset();  // the model releases its environment before its location
   WorkerFacts facts = Facts(location, *config, options_.memory_keep_bytes, std::move(isolation));
   facts.pinned_pool_bytes = options_.pinned_pool_bytes;
+  facts.debugger = debugger;
   for (const auto& [gpu, bytes] : options_.cuda_pool_bytes) facts.device_pools.push_back({gpu, bytes});
   // A sequence of an iterative model is a single request.
   facts.keeps_sequences = options_.keep_sequences && config->has_sequence_batching() &&
@@ -198,6 +204,19 @@ Result<WorkerIsolation> PythonBackend::Isolation(const ModelLocation& location,
   return isolation;
 }
 
+std::string PythonBackend::Debug(const std::string& model, ModelBounds& bounds,
+                                 WorkerIsolation& isolation) const {
+  const Options::Debugging& debugging = options_.debugging;
+  if (model != debugging.model) return "";
+  bounds = {};
+  isolation.level = IsolationLevel::kNone;
+  BRAID_LOG_INFO(log_,
+                 "'{}' is debugged: one process, without time and memory limits, and without isolation; a "
+                 "debugger can attach to 127.0.0.1:{}",
+                 model, debugging.port);
+  return fmt::format("{}{}", debugging.port, debugging.wait ? " wait" : "");
+}
+
 Arena::Options PythonBackend::ArenaOptions() const {
   Arena::Options arena;
   arena.keep_bytes = options_.memory_keep_bytes;
@@ -211,8 +230,11 @@ Result<std::unique_ptr<PythonNodes>> PythonBackend::StartNodes(const std::string
   BRAID_ASSIGN_OR_RETURN(WorkerIsolation isolation, IsolationOf(options_.isolation, graph_name, ""));
   isolation.gpus = true;  // the configuration of nodes names no devices
   for (const PythonNodeSpec& node : nodes) AddFolder(FolderOf(node.handler_path), isolation);
-  auto worker = std::make_unique<NodeWorker>(graph_name, nodes, std::move(isolation), ArenaOptions(),
-                                             *options_.services, default_environment_, options_.bounds);
+  ModelBounds bounds = options_.bounds;
+  std::string debugger = Debug(graph_name, bounds, isolation);
+  auto worker =
+      std::make_unique<NodeWorker>(graph_name, nodes, std::move(isolation), std::move(debugger),
+                                   ArenaOptions(), *options_.services, default_environment_, bounds);
   BRAID_RETURN_IF_ERROR(worker->Start());
   return std::unique_ptr<PythonNodes>(std::move(worker));
 }

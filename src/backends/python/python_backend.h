@@ -33,7 +33,14 @@ class PythonBackend final : public PythonFiles {
     IsolationOptions isolation = {};
     SegmentBudget::Limits worker_segments = {};  // memory that each worker may have the server map
     int64_t stub_timeout_seconds = 30;           // from the start of a worker to its first message
-    ModelBounds bounds = {};                     // defaults for models, and the bounds of Python nodes
+    // The model or graph that a debugger can attach to (--debug-model); empty: none.
+    struct Debugging {
+      std::string model = {};
+      int port = 5678;
+      bool wait = false;  // before the model's import
+    };
+    Debugging debugging = {};
+    ModelBounds bounds = {};  // defaults for models, and the bounds of Python nodes
     // The most idle shared memory that a model, and each of its workers, keeps after a burst.
     uint64_t memory_keep_bytes = uint64_t{64} << 20;
     // The most memory for a model's inputs in flight; 0: no limit.
@@ -89,6 +96,9 @@ class PythonBackend final : public PythonFiles {
   // WORKER_ISOLATION.
   Result<WorkerIsolation> Isolation(const ModelLocation& location,
                                     const inference::ModelConfig& config) const;
+  // Returns where a debugger attaches, if `model` is debugged, and frees it from limits and isolation. See
+  // LoadMessage::debugger.
+  std::string Debug(const std::string& model, ModelBounds& bounds, WorkerIsolation& isolation) const;
   Arena::Options ArenaOptions() const;
 
   const Options options_;
