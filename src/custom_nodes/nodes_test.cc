@@ -39,7 +39,7 @@ std::shared_ptr<const CustomNodeCode> Node(const std::string& name, Params param
   return std::move(code).value();
 }
 
-Outputs Run(const CustomNodeCode& node, const std::vector<Tensor>& inputs) {
+Outputs Answer(const CustomNodeCode& node, const std::vector<Tensor>& inputs) {
   auto outputs = node.Execute(inputs);
   EXPECT_TRUE(outputs.ok()) << outputs.status();
   return outputs.ok() ? *std::move(outputs) : Outputs(4);
@@ -98,7 +98,7 @@ std::vector<float> Ramp(size_t count) {
 TEST(AddOne, AddsAndSubtracts) {
   const auto run = [](Params params, const std::vector<float>& values) {
     return Values<float>(
-        Run(*Node("add_one", std::move(params)), {Floats("input_numbers", {1, 10}, values)})[0]);
+        Answer(*Node("add_one", std::move(params)), {Floats("input_numbers", {1, 10}, values)})[0]);
   };
   EXPECT_THAT(run({}, Ramp(10)), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
   EXPECT_THAT(run({{"add_number", "5"}, {"sub_number", "2"}}, std::vector<float>(10, 1.5F)), Each(4.5F));
@@ -147,7 +147,7 @@ TEST(AddOne, MayBeInitializedAgain) {
 // ------------------------------------------------------------------------------------ image_transformation
 
 Outputs Transform(const Params& params, const Tensor& image) {
-  return Run(*Node("image_transformation", With({{"original_image_layout", "NHWC"}}, params)), {image});
+  return Answer(*Node("image_transformation", With({{"original_image_layout", "NHWC"}}, params)), {image});
 }
 
 TEST(ImageTransformation, ConvertsColors) {
@@ -282,10 +282,10 @@ constexpr const char* kDetector = "model_zoo_intel_object_detection";
 
 TEST(ObjectDetection, CutsTheDetectionsOut) {
   const auto outputs =
-      Run(*Node(kDetector, kDetection), {Squares(), Detections({{0, 5, 0.7F, 0, 0, 0.5F, 0.5F},
-                                                                {0, 5, 0.69F, 0, 0, 1, 1},
-                                                                {-1, 5, 0.9F, 0, 0, 1, 1},
-                                                                {0, 6, 0.8F, 1, 1, 0.5F, 0.5F}})});
+      Answer(*Node(kDetector, kDetection), {Squares(), Detections({{0, 5, 0.7F, 0, 0, 0.5F, 0.5F},
+                                                                   {0, 5, 0.69F, 0, 0, 1, 1},
+                                                                   {-1, 5, 0.9F, 0, 0, 1, 1},
+                                                                   {0, 6, 0.8F, 1, 1, 0.5F, 0.5F}})});
   EXPECT_THAT(outputs[0].shape, ElementsAre(2, 1, 1, 1, 3));
   EXPECT_THAT(Values<float>(outputs[0]), Are({2.5F, 2.5F, 2.5F, 12.5F, 12.5F, 12.5F}));
   EXPECT_THAT(outputs[1].shape, ElementsAre(2, 1, 4));
@@ -301,24 +301,24 @@ TEST(ObjectDetection, HonoursItsParams) {
   const Tensor rows =
       Detections({{0, 1, 0.9F, 0, 0, 0.5F, 0.5F}, {0, 2, 0.9F, 0, 0, 1, 1}, {0, 2, 0.9F, 0, 0, 1, 0.5F}});
   const auto labels = [&](const Params& more) {
-    return Values<int32_t>(Run(*Node(kDetector, With(kDetection, more)), {Squares(), rows})[3]);
+    return Values<int32_t>(Answer(*Node(kDetector, With(kDetection, more)), {Squares(), rows})[3]);
   };
   EXPECT_THAT(labels({}), ElementsAre(1, 2, 2));
   EXPECT_THAT(labels({{"filter_label_id", "2"}}), ElementsAre(2, 2));
-  const auto cut = Run(*Node(kDetector, With(kDetection, {{"max_output_batch", "2"}})), {Squares(), rows});
+  const auto cut = Answer(*Node(kDetector, With(kDetection, {{"max_output_batch", "2"}})), {Squares(), rows});
   for (const Tensor& output : cut) EXPECT_EQ(output.shape[0], 2) << output.name;
 
   // Gray, in the other layout, with a picture of three channels that differ.
   std::vector<float> planes;
   for (const float value : {10.0F, 20.0F, 30.0F}) planes.insert(planes.end(), 16, value);
-  const auto gray = Run(*Node(kDetector, With(kDetection, {{"convert_to_gray_scale", "true"},
-                                                           {"original_image_layout", "-"},
-                                                           {"target_image_layout", "-"},
-                                                           {"target_image_width", "2"}})),
-                        {Floats("image", {1, 3, 4, 4}, planes), Detections({{0, 1, 0.9F, 0, 0, 1, 1}})});
+  const auto gray = Answer(*Node(kDetector, With(kDetection, {{"convert_to_gray_scale", "true"},
+                                                              {"original_image_layout", "-"},
+                                                              {"target_image_layout", "-"},
+                                                              {"target_image_width", "2"}})),
+                           {Floats("image", {1, 3, 4, 4}, planes), Detections({{0, 1, 0.9F, 0, 0, 1, 1}})});
   EXPECT_THAT(gray[0].shape, ElementsAre(1, 1, 1, 1, 2));
   EXPECT_THAT(Values<float>(gray[0]), Are({21.85F, 21.85F}));
-  const auto color = Run(
+  const auto color = Answer(
       *Node(kDetector, With(kDetection, {{"original_image_layout", "-"}, {"target_image_layout", "NCHW"}})),
       {Floats("image", {1, 3, 4, 4}, planes), Detections({{0, 1, 0.9F, 0, 0, 1, 1}})});
   EXPECT_THAT(color[0].shape, ElementsAre(1, 1, 3, 1, 1));
@@ -326,7 +326,8 @@ TEST(ObjectDetection, HonoursItsParams) {
 }
 
 TEST(ObjectDetection, GivesEmptyTensorsWithoutDetections) {
-  const auto outputs = Run(*Node(kDetector, kDetection), {Squares(), Detections({{0, 1, 0.1F, 0, 0, 1, 1}})});
+  const auto outputs =
+      Answer(*Node(kDetector, kDetection), {Squares(), Detections({{0, 1, 0.1F, 0, 0, 1, 1}})});
   EXPECT_THAT(outputs[0].shape, ElementsAre(0, 1, 1, 1, 3));
   EXPECT_THAT(outputs[3].shape, ElementsAre(0, 1, 1));
   ExpectFails(*Node(kDetector, kDetection), {Squares(), Detections({})}, "input 'detection' has no rows");
@@ -342,8 +343,8 @@ TEST(ObjectDetection, FailsForAnEmptyBoxUnlessTheySkip) {
                 "input 'detection': the box 0 has no pixel in the picture");
   }
   const auto outputs =
-      Run(*Node(kDetector, With(kDetection, {{"skip_empty_boxes", "true"}})),
-          {Squares(), Detections({bad[0], bad[1], {0, 1, 0.9F, 0, 0, 1, 1}, bad[2], bad[3]})});
+      Answer(*Node(kDetector, With(kDetection, {{"skip_empty_boxes", "true"}})),
+             {Squares(), Detections({bad[0], bad[1], {0, 1, 0.9F, 0, 0, 1, 1}, bad[2], bad[3]})});
   EXPECT_THAT(Values<float>(outputs[1]), ElementsAre(0, 0, 1, 1));
 }
 
@@ -392,8 +393,8 @@ const Params kBlur = With(kDetection, {{"target_image_width", "8"},
 
 std::vector<float> Blur(const std::vector<float>& pixels, std::vector<std::vector<float>> rows,
                         const Params& more = {}) {
-  return FirstChannel(
-      Run(*Node("face_blur", With(kBlur, more)), {Gray(8, 8, pixels), Detections(std::move(rows), 200)})[0]);
+  return FirstChannel(Answer(*Node("face_blur", With(kBlur, more)),
+                             {Gray(8, 8, pixels), Detections(std::move(rows), 200)})[0]);
 }
 
 // A Gaussian blur of the box in numpy's manner: by the definition, with the picture mirrored at its edges.
@@ -481,7 +482,7 @@ TEST(FaceBlur, ResizesAndChangesTheLayout) {
   EXPECT_THAT(node->Outputs()->at(0).shape, ElementsAre(1, 3, 2, 1));
   EXPECT_THAT(node->Inputs()->at(1).shape, ElementsAre(1, 1, 200, 7));
   const auto outputs =
-      Run(*node, {Floats("image", {1, 3, 8, 8}, planes), Detections({{0, 1, 0.9F, 0, 0, 1, 1}}, 200)});
+      Answer(*node, {Floats("image", {1, 3, 8, 8}, planes), Detections({{0, 1, 0.9F, 0, 0, 1, 1}}, 200)});
   EXPECT_THAT(Values<float>(outputs[0]), Are({1, 1, 2, 2, 3, 3}));
 }
 
@@ -489,8 +490,8 @@ TEST(FaceBlur, DoesNotChangeItsInput) {
   for (const char* layout : {"NHWC", "NCHW"}) {
     const Tensor image =
         Floats("image", layout == std::string("NHWC") ? Shape{1, 8, 8, 3} : Shape{1, 3, 8, 8}, Ramp(192));
-    Run(*Node("face_blur", With(kBlur, {{"original_image_layout", layout}})),
-        {image, Detections({{0, 1, 0.9F, 0, 0, 1, 1}}, 200)});
+    Answer(*Node("face_blur", With(kBlur, {{"original_image_layout", layout}})),
+           {image, Detections({{0, 1, 0.9F, 0, 0, 1, 1}}, 200)});
     EXPECT_EQ(Values<float>(image), Ramp(192)) << layout;
   }
 }
@@ -518,10 +519,11 @@ Tensor TextBoxes(const std::vector<std::vector<float>>& rows) {
 }
 
 TEST(HorizontalOcr, CutsTheBoxesOut) {
-  const auto outputs = Run(*Node("horizontal_ocr", kHorizontal),
-                           {Squares(), TextBoxes({{0.7F, 1.2F, 2.9F, 3.9F, 0.8F},
-                                                  {3, 0, 1, 1, 0.25F},  // of too low a score to be looked at
-                                                  {2, 2, 4, 4, 0.3F}})});
+  const auto outputs =
+      Answer(*Node("horizontal_ocr", kHorizontal),
+             {Squares(), TextBoxes({{0.7F, 1.2F, 2.9F, 3.9F, 0.8F},
+                                    {3, 0, 1, 1, 0.25F},  // of too low a score to be looked at
+                                    {2, 2, 4, 4, 0.3F}})});
   EXPECT_THAT(outputs[0].shape, ElementsAre(2, 1, 1, 1, 3));
   EXPECT_THAT(Values<int32_t>(outputs[1]), ElementsAre(0, 1, 2, 2, 2, 2, 2, 2));
   EXPECT_THAT(FirstChannel(outputs[0]), Are({(4 + 5 + 8 + 9) / 4.0F, (10 + 11 + 14 + 15) / 4.0F}));
@@ -530,22 +532,22 @@ TEST(HorizontalOcr, CutsTheBoxesOut) {
 
 TEST(HorizontalOcr, TakesTheFirstBoxes) {
   const auto outputs =
-      Run(*Node("horizontal_ocr",
-                With(kHorizontal, {{"max_output_batch", "2"}, {"convert_to_gray_scale", "true"}})),
-          {Squares(), TextBoxes({{0, 0, 1, 1, 0.4F}, {1, 0, 2, 1, 0.5F}, {2, 0, 3, 1, 0.9F}})});
+      Answer(*Node("horizontal_ocr",
+                   With(kHorizontal, {{"max_output_batch", "2"}, {"convert_to_gray_scale", "true"}})),
+             {Squares(), TextBoxes({{0, 0, 1, 1, 0.4F}, {1, 0, 2, 1, 0.5F}, {2, 0, 3, 1, 0.9F}})});
   EXPECT_THAT(Values<float>(outputs[2]), ElementsAre(0.4F, 0.5F));
   EXPECT_THAT(Values<float>(outputs[0]), Are({0, 1}));
 }
 
 TEST(HorizontalOcr, CutsBoxesAtThePicturesEdge) {
   const auto outputs =
-      Run(*Node("horizontal_ocr", kHorizontal), {Squares(), TextBoxes({{3, 3, 9, 9, 0.8F}})});
+      Answer(*Node("horizontal_ocr", kHorizontal), {Squares(), TextBoxes({{3, 3, 9, 9, 0.8F}})});
   EXPECT_THAT(Values<int32_t>(outputs[1]), ElementsAre(3, 3, 1, 1));
   EXPECT_THAT(FirstChannel(outputs[0]), Are({15}));
 }
 
 TEST(HorizontalOcr, NoBoxesGiveEmptyTensors) {
-  const auto outputs = Run(*Node("horizontal_ocr", kHorizontal), {Squares(), TextBoxes({})});
+  const auto outputs = Answer(*Node("horizontal_ocr", kHorizontal), {Squares(), TextBoxes({})});
   EXPECT_THAT(outputs[0].shape, ElementsAre(0, 1, 1, 1, 3));
   EXPECT_THAT(outputs[1].shape, ElementsAre(0, 1, 4));
   EXPECT_THAT(outputs[2].shape, ElementsAre(0, 1, 1));
@@ -561,8 +563,8 @@ TEST(HorizontalOcr, FailsForAnEmptyBoxUnlessItSkips) {
     ExpectFails(*Node("horizontal_ocr", kHorizontal), {Squares(), TextBoxes({row})},
                 "input 'boxes': the box 0 has no pixel in the picture");
   }
-  const auto outputs = Run(*Node("horizontal_ocr", With(kHorizontal, {{"skip_empty_boxes", "true"}})),
-                           {Squares(), TextBoxes(bad)});
+  const auto outputs = Answer(*Node("horizontal_ocr", With(kHorizontal, {{"skip_empty_boxes", "true"}})),
+                              {Squares(), TextBoxes(bad)});
   EXPECT_EQ(outputs[0].shape[0], 0);
 }
 
@@ -603,7 +605,7 @@ struct East {
             Floats("geometry", {1, height / 4, across, 5}, geometry)};
   }
   Outputs Find(const std::vector<Cell>& cells, const Params& more = {}) const {
-    return Run(*Node("east_ocr", With(params, more)), Inputs(cells));
+    return Answer(*Node("east_ocr", With(params, more)), Inputs(cells));
   }
   std::vector<int32_t> Boxes(const std::vector<Cell>& cells, const Params& more = {}) const {
     return Values<int32_t>(Find(cells, more)[1]);
@@ -647,7 +649,7 @@ TEST(EastOcr, SuppressesOverlapsAndSortsByScore) {
   EXPECT_THAT(Values<float>(east.Find(cells({0.9F, 0.89F, kNan, 0}))[2]), ElementsAre(0.9F));
 }
 
-// A small picture: a bright bar of 24x8 in its middle, rotated.
+// A small picture: a bright bar in its middle, rotated, around a text of 24x8.
 struct Tilted : East {
   explicit Tilted(float degrees) {
     width = 64;
@@ -664,7 +666,7 @@ struct Tilted : East {
             std::cos(a) * static_cast<float>(x - 32) - std::sin(a) * static_cast<float>(y - 32);
         const float across =
             std::sin(a) * static_cast<float>(x - 32) + std::cos(a) * static_cast<float>(y - 32);
-        pixels.push_back(std::abs(along) <= 12 && std::abs(across) <= 4 ? 255.0F : 0.0F);
+        pixels.push_back(std::abs(along) <= 16 && std::abs(across) <= 6 ? 255.0F : 0.0F);
       }
     }
   }
@@ -682,9 +684,7 @@ TEST(EastOcr, RotatesTexts) {
     const Tilted east(degrees);
     const std::vector<East::Cell> cells = {{8, 8, {4, 12, 4, 12, Radians(degrees)}}};
     const auto upright = east.Find(cells);
-    // The bar fills the rows that are kept, and the part of their width that it has of its box.
-    const float box_width = static_cast<float>(Values<int32_t>(upright[1])[2]);
-    EXPECT_NEAR(Brightness(upright[0]), 255 * 25 / box_width, 20) << degrees;
+    EXPECT_NEAR(Brightness(upright[0]), 255, 10) << degrees;
     const auto tilted = east.Find(cells, {{"rotation_angle_threshold", "40"}});
     EXPECT_EQ(Values<int32_t>(tilted[1]), Values<int32_t>(upright[1]));
     EXPECT_LT(Brightness(tilted[0]), Brightness(upright[0]) - 50) << degrees;

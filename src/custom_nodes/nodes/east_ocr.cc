@@ -133,9 +133,10 @@ cv::Mat Upright(const cv::Mat& part, const Found& found, const Settings& setting
   cv::warpAffine(part, rotated, cv::getRotationMatrix2D(center, -degrees, 1), part.size(), cv::INTER_LINEAR,
                  cv::BORDER_CONSTANT);
   // A box that was cut off may be lower than its text.
-  const int rows = static_cast<int>(std::clamp(found.height, 0.0F, static_cast<float>(part.rows)));
-  const int first = static_cast<int>(std::max(0.0F, (static_cast<float>(part.rows) - found.height) / 2));
-  return rotated.rowRange(first, first + rows);
+  const auto most = static_cast<float>(part.rows);
+  const float height = std::clamp(found.height, 0.0F, most);
+  const int first = static_cast<int>((most - height) / 2);
+  return rotated.rowRange(first, first + static_cast<int>(height));
 }
 
 class EastOcr final : public Node {
