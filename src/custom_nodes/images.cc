@@ -1,5 +1,6 @@
 #include "custom_nodes/images.h"
 
+#include <array>
 #include <climits>
 #include <opencv2/imgproc.hpp>
 #include <stdexcept>
@@ -19,9 +20,8 @@ std::vector<uint64_t> PictureShape::Dims(std::vector<uint64_t> before) const {
   const auto w = static_cast<uint64_t>(width);
   const auto h = static_cast<uint64_t>(height);
   const auto c = static_cast<uint64_t>(channels);
-  const auto order =
-      planes ? std::initializer_list<uint64_t>{c, h, w} : std::initializer_list<uint64_t>{h, w, c};
-  before.insert(before.end(), order);
+  const std::array<uint64_t, 3> order = planes ? std::array{c, h, w} : std::array{h, w, c};
+  before.insert(before.end(), order.begin(), order.end());
   return before;
 }
 
