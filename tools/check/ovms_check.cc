@@ -194,7 +194,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   const auto available = ListVersionFolders(model.base_path);
   if (!available.ok()) {
     return Add(entry, "/base_path", Level::kError, "load", available.status().message(), model.name,
-               "name the folder that has the version folders");
+               "name the folder that has the version folders, or a model file");
   }
   for (size_t i = 0; i < model.version_policy.specific.size(); ++i) {
     const int64_t version = model.version_policy.specific[i];
