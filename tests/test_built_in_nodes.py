@@ -8,24 +8,15 @@ import shutil
 
 import numpy as np
 import pytest
+from harness import custom_nodes
 from harness import openvino_models as models
 from harness.ovms import OvmsServer
-from harness.server import BINARY
 from PIL import Image
 from test_check import Checked
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
 PUBLISHED = "/ovms/lib/custom_nodes"
-OWN = BINARY.parent / "lib" / "custom_nodes"
-NODES = (
-    "add_one",
-    "image_transformation",
-    "model_zoo_intel_object_detection",
-    "face_blur",
-    "horizontal_ocr",
-    "east_ocr",
-)
 
 
 def library(node, folder=PUBLISHED, **more):
@@ -114,7 +105,7 @@ def config(tmp_path_factory):
     detected = ("image", "detection")
     return {
         "model_config_list": [models.entry("faces", faces), models.entry("lines", lines)],
-        "custom_node_library_config_list": [library(node) for node in NODES],
+        "custom_node_library_config_list": [library(node) for node in custom_nodes.NAMES],
         "pipeline_config_list": [
             pipeline("plus", "add_one", ["input_numbers"], ["output_numbers"], {"add_number": "5", "sub_number": "2"}),
             pipeline("normal", "image_transformation", ["image"], ["image"], NORMAL),
@@ -242,10 +233,10 @@ def detections(*rows):
 
 
 def test_the_log_names_the_files_that_are_used(server):
-    for node in NODES:
+    for node in custom_nodes.NAMES:
         text = f"'{PUBLISHED}/libcustom_node_{node}.so' of the custom node library '{node}' does not exist; the server's own"
         [line] = [line for line in server.log.splitlines() if text in line]
-        assert f"'{OWN}/libcustom_node_{node}.so' is used" in line
+        assert f"'{custom_nodes.FOLDER}/libcustom_node_{node}.so' is used" in line
 
 
 def test_add_one(ask):
@@ -418,7 +409,7 @@ def add(server, *numbers):
 
 def test_a_file_that_exists_is_used(tmp_path):
     """A file of a built-in node's name is not replaced: this one is another node."""
-    shutil.copy(OWN / "libcustom_node_image_transformation.so", tmp_path / "libcustom_node_add_one.so")
+    shutil.copy(custom_nodes.FOLDER / "libcustom_node_image_transformation.so", tmp_path / "libcustom_node_add_one.so")
     config = plus(library("add_one", folder="."))
     with OvmsServer(config, workdir=tmp_path, ready=False) as server:
         server.wait_for_log("pipeline 'plus' is not available: .*param 'original_image_layout' is missing")
@@ -464,9 +455,9 @@ def test_check_accepts_them(config, tmp_path):
     done, report = check(config, tmp_path)
     assert done.code == 0, done.out
     notes = [finding for finding in report["findings"] if finding["rule"] == "built-in-node"]
-    assert [(each["level"], each["servable"]) for each in notes] == [("note", node) for node in NODES]
+    assert [(each["level"], each["servable"]) for each in notes] == [("note", node) for node in custom_nodes.NAMES]
     assert notes[0]["message"] == (
-        f"there is no file '{PUBLISHED}/libcustom_node_add_one.so'; the server uses its own '{OWN}/libcustom_node_add_one.so'"
+        f"there is no file '{PUBLISHED}/libcustom_node_add_one.so'; the server uses its own '{custom_nodes.FOLDER}/libcustom_node_add_one.so'"
     )
     assert notes[0]["line"] == 1 + json.dumps(config, indent=1).splitlines().index(
         f'   "base_path": "{PUBLISHED}/libcustom_node_add_one.so"'
