@@ -43,7 +43,7 @@ template <class Number>
 std::optional<Number> Take(const std::string& key, const std::string& text, const Read<Number>& read,
                            std::vector<std::string>& warnings) {
   if (read.length == 0) {
-    warnings.push_back("param '" + key + "' is '" + text + "', which is no number: it counts as not given");
+    warnings.push_back("param '" + key + "' is '" + text + "', which has no number: it counts as not given");
     return std::nullopt;
   }
   if (read.length < text.size()) {
@@ -132,7 +132,7 @@ std::vector<float> Params::FindFloats(const std::string& key) {
   }
   if (!good || numbers.empty()) {
     warnings_.push_back("param '" + key + "' is '" + *text +
-                        "', which is no list as '[1, 2.5, 3]': it counts as not given");
+                        "', not a list like '[1, 2.5, 3]': it counts as not given");
     return {};
   }
   return numbers;

@@ -102,9 +102,9 @@ TEST(Params, NothingIsSkippedInSilence) {
   params.FindInt("good");
   EXPECT_THAT(params.Warnings(),
               ElementsAre("param 'a' is '12px', which is read as '12'",
-                          "param 'b' is 'abc', which is no number: it counts as not given",
+                          "param 'b' is 'abc', which has no number: it counts as not given",
                           "param 'c' is 'yes', which is not 'true' and so counts as false",
-                          "param 'd' is '[x]', which is no list as '[1, 2.5, 3]': it counts as not given",
+                          "param 'd' is '[x]', not a list like '[1, 2.5, 3]': it counts as not given",
                           "param 'e' is unknown and has no effect"));
 }
 

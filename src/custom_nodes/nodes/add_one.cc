@@ -1,10 +1,7 @@
-// Adds one number to each of ten, and subtracts another.
+// Adds one number to each of ten, and subtracts another: (x + add_number) - sub_number.
 //
-// Inputs   input_numbers    FP32 [1, 10]
-// Outputs  output_numbers   FP32 [1, 10]    (x + add_number) - sub_number
-// Params   add_number       default 1
-//          sub_number       default 0
-//          output_queue_size, info_queue_size   released blocks of memory that are kept; default 10
+// Inputs: input_numbers, FP32 [1, 10].
+// Outputs: output_numbers, FP32 [1, 10].
 #include "custom_nodes/nodes/interface.h"
 
 namespace braid::custom_nodes {

@@ -1,24 +1,8 @@
 // Cuts the texts that the EAST detector has found out of the picture, and turns them upright.
 //
-// Inputs   image               FP32 [1, 3, H, W], or [1, H, W, 3]
-//          scores              FP32 [1, H/4, W/4, 1]
-//          geometry            FP32 [1, H/4, W/4, 5]   the distances to the top, right, bottom and left edge,
-//                                                      and the angle in radians
-// Outputs  text_images         FP32 [N, 1, C, h, w], or [N, 1, h, w, C]
-//          text_coordinates    I32  [N, 1, 4]          x, y, width, height, before the rotation
-//          confidence_levels   FP32 [N, 1, 1]
-// Params   original_image_width, original_image_height   multiples of 4; required
-//          target_image_width, target_image_height       required
-//          confidence_threshold                          0 to 1; required
-//          overlap_threshold          0 to 1; of two boxes that overlap more, the better stays; default 0.3
-//          box_width_adjustment, box_height_adjustment   added on each side, as a part of the size; default 0
-//          rotation_angle_threshold   texts with a larger angle in degrees are rotated; default 20
-//          original_image_layout, target_image_layout    NCHW (the default) or NHWC
-//          max_output_batch           the best texts; default 100
-//          convert_to_gray_scale      default false
-//          skip_empty_boxes           leaves out boxes without a pixel in the picture, which otherwise fail the
-//                                     request
-//          debug
+// Inputs: image, FP32 [1, 3, H, W] or [1, H, W, 3]; scores, FP32 [1, H/4, W/4, 1].
+// Also geometry, FP32 [1, H/4, W/4, 5]: distances to the top, right, bottom and left edge, angle in radians.
+// Outputs: those of TextInfos().
 #include <cmath>
 #include <limits>
 #include <numbers>

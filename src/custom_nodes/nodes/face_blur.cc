@@ -1,15 +1,7 @@
-// Blurs the detections of a detector in the picture.
+// Blurs the detections of a detector in the picture. Boxes are cut off at the picture's edges.
 //
-// Inputs   image       FP32 [1, 3, H, W], or [1, H, W, 3]
-//          detection   FP32 [1, 1, 200, 7]   image_id, label, confidence, x_min, y_min, x_max, y_max; the
-//                                            corners are relative to the picture
-// Outputs  image       FP32 [1, 3, h, w], or [1, h, w, 3]
-// Params   original_image_width, original_image_height, target_image_width, target_image_height   required
-//          confidence_threshold                         0 to 1; required
-//          gaussian_blur_kernel_size                    odd; required
-//          original_image_layout, target_image_layout   NCHW (the default) or NHWC
-//          debug
-// Boxes are cut off at the picture's edges.
+// Inputs: image, FP32 [1, 3, H, W] or [1, H, W, 3]; detection, FP32 [1, 1, 200, 7], see ReadDetection().
+// Outputs: image, FP32 [1, 3, h, w] or [1, h, w, 3].
 #include <opencv2/imgproc.hpp>
 
 #include "custom_nodes/images.h"

@@ -1,17 +1,7 @@
 // Cuts the boxes of a detector of horizontal texts out of the picture.
 //
-// Inputs   image               FP32 [1, 3, H, W], or [1, H, W, 3]
-//          boxes               FP32 [X, 5]       x1, y1, x2, y2, score; in pixels
-// Outputs  text_images         FP32 [N, 1, C, h, w], or [N, 1, h, w, C]
-//          text_coordinates    I32  [N, 1, 4]    x, y, width, height
-//          confidence_levels   FP32 [N, 1, 1]
-// Params   original_image_width, original_image_height, target_image_width, target_image_height   required
-//          confidence_threshold                         0 to 1; required
-//          original_image_layout, target_image_layout   NCHW (the default) or NHWC
-//          max_output_batch         the first boxes; default 100
-//          convert_to_gray_scale    default false
-//          skip_empty_boxes         leaves out boxes without a pixel in the picture, which otherwise fail the request
-//          debug
+// Inputs: image, FP32 [1, 3, H, W] or [1, H, W, 3]; boxes, FP32 [X, 5]: x1, y1, x2, y2, score, in pixels.
+// Outputs: those of TextInfos().
 #include "custom_nodes/nodes/interface.h"
 #include "custom_nodes/texts.h"
 

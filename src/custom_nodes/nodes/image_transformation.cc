@@ -1,15 +1,7 @@
 // Converts a picture to a model's input: colours, size, scale and layout.
 //
-// Inputs   image   FP32 [1, H, W, C], or [1, C, H, W]
-// Outputs  image   likewise
-// Params   original_image_layout, target_image_layout             NCHW or NHWC; the first is required
-//          original_image_color_order, target_image_color_order   BGR (the default), RGB or GRAY
-//          target_image_width, target_image_height                -1 (the default): the picture's own
-//          mean_values     subtracted; one for each channel of the result
-//          scale_values    divisors; one for each channel of the result
-//          scale           the divisor of all channels, without scale_values
-//          debug
-// A param of the target has the original's value by default.
+// Inputs: image, FP32 [1, H, W, C] or [1, C, H, W].
+// Outputs: image, likewise.
 #include <opencv2/imgproc.hpp>
 
 #include "custom_nodes/images.h"

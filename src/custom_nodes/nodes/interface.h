@@ -1,4 +1,5 @@
-// What the source of each built-in node defines. interface.cc is part of each library, and calls it.
+// The functions that the source of each built-in node defines. interface.cc is part of each library, and calls
+// them.
 #pragma once
 
 #include <memory>

@@ -1,21 +1,8 @@
 // Cuts the detections of a detector out of the picture.
 //
-// Inputs   image         FP32 [1, 3, H, W], or [1, H, W, 3]
-//          detection     FP32 [1, 1, D, 7]      image_id, label, confidence, x_min, y_min, x_max, y_max; the
-//                                               corners are relative to the picture
-// Outputs  images        FP32 [N, 1, C, h, w], or [N, 1, h, w, C]
-//          coordinates   FP32 [N, 1, 4]         x_min, y_min, x_max, y_max, as they came
-//          confidences   FP32 [N, 1, 1]
-//          label_ids     I32  [N, 1, 1]
-// Params   original_image_width, original_image_height, target_image_width, target_image_height   required
-//          confidence_threshold                         0 to 1; required
-//          original_image_layout, target_image_layout   NCHW (the default) or NHWC
-//          filter_label_id          only this label; -1 (the default): all
-//          max_output_batch         the first detections; default 100
-//          convert_to_gray_scale    default false
-//          skip_empty_boxes         leaves out boxes without a pixel in the picture, which otherwise fail the request
-//          buffer_queue_size        released blocks of memory that are kept; default 24
-//          debug
+// Inputs: image, FP32 [1, 3, H, W] or [1, H, W, 3]; detection, FP32 [1, 1, D, 7], see ReadDetection().
+// Outputs: images, FP32 [N, 1, C, h, w] or [N, 1, h, w, C]; coordinates, FP32 [N, 1, 4], as they came.
+// Also confidences, FP32 [N, 1, 1]; label_ids, I32 [N, 1, 1].
 #include <algorithm>
 
 #include "custom_nodes/images.h"
