@@ -255,7 +255,7 @@ def test_image_transformation(ask):
 
 def test_face_blur(ask):
     image = picture(600, 400)
-    # The second box reaches over the right edge; the third is no face.
+    # The second box reaches over the right edge; the third has too low a score.
     rows = [(0, 1, 0.9, 0.1, 0.2, 0.5, 0.6), (0, 1, 0.7, 0.9, 0.7, 1.1, 0.9), (0, 1, 0.6, 0, 0, 1, 1)]
     expected, blurred = image.copy(), blur(image, 51, 8.0)
     for left, top, right, bottom in ((60, 80, 300, 240), (540, 280, 600, 360)):
