@@ -112,7 +112,7 @@ std::optional<Found> Decode(uint64_t cell, const float* geometry, const Settings
 cv::Mat Upright(const cv::Mat& part, const Found& found, const Settings& settings) {
   const float degrees = found.angle * 180 / std::numbers::pi_v<float>;
   if (!(std::abs(degrees) > static_cast<float>(settings.rotation_degrees))) return part;
-  const cv::Point2f center(static_cast<float>(part.cols / 2), static_cast<float>(part.rows / 2));
+  const cv::Point center(part.cols / 2, part.rows / 2);
   cv::Mat rotated;
   cv::warpAffine(part, rotated, cv::getRotationMatrix2D(center, -degrees, 1), part.size(), cv::INTER_LINEAR,
                  cv::BORDER_CONSTANT);
