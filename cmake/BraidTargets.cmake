@@ -73,7 +73,7 @@ set(BRAID_TEST_PCH <gmock/gmock.h> <gtest/gtest.h> <algorithm> <atomic> <chrono>
 # braid_library(NAME [DEPS target...] [PRIVATE_DEPS target...] [PCH header...] [SUBFOLDERS folder...] [SINGLE] [COLD])
 # Builds every .cc of the current folder (tests and benchmarks apart) into library braid_NAME. A unity build compiles the sources
 # together: names in their unnamed namespaces have to differ, and headers are precompiled for the unit tests alone. SINGLE is for libraries of which
-# the workers' extension takes the objects that it needs, and no more: only `make check`, which links nothing, puts them together.
+# the workers' extension, or a custom node, takes the objects that it needs, and no more: only `make check`, which links nothing, puts them together.
 # COLD is for libraries that run when the server starts, or for a person who looks: they are optimized less, which halves the time
 # that they take to build.
 function(braid_library name)

@@ -24,6 +24,7 @@ USES = {
     "backends/python": "base isolation tensor ipc config serving scheduling workers",
     "backends/openvino": "base tensor config serving scheduling",
     "pipeline": "base tensor config serving images scheduling sequences",
+    "custom_nodes": "",
     "backends/native": "base isolation tensor ipc config serving images scheduling workers backends/openvino pipeline",
     "graph": "base",
     "mediapipe_graph": "base tensor config serving scheduling backends/python graph",
@@ -50,6 +51,7 @@ TESTS_USE = {
     "scheduling": "sequences",
     "sequences": "config repository",
     "backends/openvino": "sequences",
+    "custom_nodes": "base tensor serving pipeline",
     "mediapipe_graph": "pipeline",
     "protocols/tfs": "protocols/kserve",
 }

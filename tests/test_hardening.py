@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from harness import custom_nodes
 from harness.server import BINARY, ROOT
 
 BUILD = pathlib.Path(BINARY).parent
@@ -45,6 +46,7 @@ def test_what_was_built_is_hardened():
         "braid",
         "_braid_worker.abi3.so",
         "libbraid_opencv.so",
+        *custom_nodes.FILES,
     }
     assert all(line.endswith(": hardened") for line in lines), ran.stdout
 

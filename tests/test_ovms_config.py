@@ -1,6 +1,7 @@
 """A config.json end to end: loads, reloads by request and by polling, states, and faults that change nothing."""
 
 import json
+import pathlib
 import shutil
 import threading
 import time
@@ -11,6 +12,7 @@ from harness import openvino_models as models
 from harness.ovms import OvmsServer
 from harness.server import Server
 from harness.waiting import wait_until
+from onnx import TensorProto, helper, numpy_helper
 
 OK = {"error_code": "OK", "error_message": "OK"}
 X = np.arange(10, dtype=np.float32).reshape(1, 10)
@@ -121,6 +123,59 @@ def test_a_base_path_may_name_the_file(files, start):
     assert server.states("m") == {1: "AVAILABLE"}
     assert value_of(server, "m") == 2
     assert server.reload()[0] == 200
+
+
+def exported(value):
+    """Returns the ONNX file of a = b + value."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 10]) for name in "ba"]
+    added = numpy_helper.from_array(np.float32([value]), "value")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["b", "value"], ["a"])], "add", tensors[:1], tensors[1:], [added]
+    )
+    opset = helper.make_opsetid("", 13)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("isolate", [(), ("--isolate", "openvino", "--worker-isolation", "strict")])
+def test_models_may_share_a_folder(files, start, isolate):
+    """Each base_path is a file, and its weights lie beside it."""
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        version = pathlib.Path(files.add(name, 1, value)) / "1"
+        for file in version.iterdir():
+            file.rename(files.folder / f"{name}{file.suffix}")
+    (files.folder / "three.onnx").write_bytes(exported(3.0))
+    entries = [
+        models.entry(pathlib.Path(name).stem, files.folder / name) for name in ("one.xml", "two.xml", "three.onnx")
+    ]
+    server = start(files.config(*entries, pipelines=[pipeline("p", "three")]), *isolate)
+    assert [value_of(server, name) for name in ("one", "two", "three", "p")] == [1, 2, 3, 3]
+    assert server.states("three") == {1: "AVAILABLE"}
+
+
+def test_a_file_that_is_no_model(files, start):
+    files.folder.mkdir()
+    (files.folder / "m.txt").write_text("no model")
+    files.add("alone")
+    weights = files.folder / "alone" / "1" / "model.bin"
+    weights.rename(weights.with_suffix(".old"))
+    xml = weights.with_suffix(".xml")
+    names = {"text": files.folder / "m.txt", "missing": files.folder / "m.onnx", "alone": xml}
+    server = start(files.config(*(models.entry(name, path) for name, path in names.items())))
+    assert f"'{files.folder}/m.txt' is not a model that OpenVINO reads; expected .xml with .bin, .onnx" in server.log
+    assert f"{files.folder}/m.onnx: No such file or directory" in server.log
+    assert f"the weights '{weights}' are missing" in server.log
+    assert server.states("text") == server.states("alone") == {1: "LOADING"}
+
+
+def test_polling_tries_a_changed_file_again(files, start):
+    files.folder.mkdir()
+    file = files.folder / "m.onnx"
+    file.write_bytes(b"no model")
+    server = start(files.config(models.entry("m", file)), "--file_system_poll_wait_seconds", "1")
+    server.wait_for_log("failed to load 'm' version 1")
+    file.write_bytes(exported(4.0))
+    wait_until(lambda: server.states("m") == {1: "AVAILABLE"}, 20, "the model")
+    assert value_of(server, "m") == 4
 
 
 def test_polling(files, start):
@@ -239,6 +294,13 @@ def test_one_model_on_the_command_line(files, tmp_path):
     with Server([], "--model_name", "x", "--model_path", base, "--nireq", "2", workdir=tmp_path) as server:
         assert value_of(server, "x") == 4
         assert server.json("POST", "/v1/config/reload")[0] == 200
+
+
+def test_one_file_on_the_command_line(files, tmp_path):
+    file = f"{files.add('m', 3, 4.0)}/3/model.xml"
+    with Server([], "--model_name", "x", "--model_path", file, workdir=tmp_path) as server:
+        assert value_of(server, "x") == 4
+        assert server.json("GET", "/v1/models/x")[1]["model_version_status"][0]["version"] == "1"
 
 
 @pytest.mark.parametrize(

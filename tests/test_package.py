@@ -16,6 +16,7 @@ import tarfile
 
 import pytest
 import tritonclient.grpc as grpcclient
+from harness import custom_nodes
 from harness.server import BINARY
 from harness.waiting import wait_until
 
@@ -89,6 +90,8 @@ def test_the_package_has_the_server_and_what_it_needs(braid, unpacked):
         "/var/lib/braid/models/",
     ):
         assert name in files
+    for name in custom_nodes.FILES:
+        assert f"/usr/lib/braid/custom_nodes/{name}" in files
     assert output("dpkg-deb", "-I", braid, "conffiles").split() == ["/etc/braid/braid.conf"]
     # The service creates sequences and caches, but only reads models.
     assert files["/var/lib/braid/models/"] == ("drwxr-xr-x", "root/root")
@@ -141,6 +144,7 @@ def test_programs_are_hardened(packages):
         "_braid_worker.abi3.so",
         "braid",
         "libbraid_opencv.so",
+        *custom_nodes.FILES,
     ]
 
 

@@ -17,7 +17,7 @@ import zipfile
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from harness import public_clients
+from harness import custom_nodes, public_clients
 from harness.server import BINARY
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -315,6 +315,7 @@ def test_its_programs_are_hardened(wheel):
         "_braid_worker.abi3.so",
         "braid",
         "libbraid_opencv.so",
+        *custom_nodes.FILES,
     ]
     assert len(re.findall(r"braid_server\.libs/.*: of others", ran.stdout)) > 5
     with zipfile.ZipFile(wheel) as archive:

@@ -2,23 +2,16 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-
+#include "base/program_files.h"
 #include "serving/faults.h"
 
 namespace braid {
 namespace {
 
 Result<std::string> FindLibrary() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return InternalError("cannot find the program's own path: " + error.message());
-  for (const char* place : {"lib", "../lib/braid"}) {
-    const std::filesystem::path candidate = program.parent_path() / place / "libbraid_opencv.so";
-    if (std::filesystem::exists(candidate, error)) return candidate.string();
-  }
-  return FaultError(Fault::kInternalError,
-                    "images cannot be decoded: lib/libbraid_opencv.so is missing next to the server");
+  auto library = FindProgramFile("lib/libbraid_opencv.so", "libbraid_opencv.so");
+  if (library.ok()) return library;
+  return FaultError(Fault::kInternalError, "images cannot be decoded: " + library.status().message());
 }
 
 class OpenCvImage final : public DecodedImage {

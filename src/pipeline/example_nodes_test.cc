@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/testing/places.h"
-#include "pipeline/custom_node_library.h"
+#include "pipeline/testing/node_calls.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -16,33 +16,22 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using testing::Floats;
 using ::testing::HasSubstr;
+using testing::OpenNode;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
-using Params = std::vector<std::pair<std::string, std::string>>;
+using testing::Values;
+using Params = testing::NodeParams;
 
 Result<std::shared_ptr<const CustomNodeCode>> Make(const std::string& name, Params params) {
-  BRAID_ASSIGN_OR_RETURN(auto library, CustomNodeLibrary::Open(name, std::string(test_places::kExampleNodes) +
-                                                                         "/lib" + name + ".so"));
-  return library->CodeFor("n", std::move(params));
+  return OpenNode(std::string(test_places::kExampleNodes) + "/lib" + name + ".so", std::move(params));
 }
 
 std::shared_ptr<const CustomNodeCode> Node(const std::string& name, Params params = {}) {
   auto code = Make(name, std::move(params));
   EXPECT_TRUE(code.ok()) << code.status();
   return std::move(code).value();
-}
-
-Tensor Floats(std::string name, const Shape& shape, const std::vector<float>& values) {
-  EXPECT_EQ(static_cast<size_t>(*ElementCount(shape)), values.size());
-  return {std::move(name), DataType::kFp32, shape, CopyToHeap(std::as_bytes(std::span(values)))};
-}
-
-template <class Number>
-std::vector<Number> Values(const Tensor& tensor) {
-  std::vector<Number> values(tensor.data.size() / sizeof(Number));
-  if (!values.empty()) std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
-  return values;
 }
 
 // Expects CodeFor() to refuse a node's params.

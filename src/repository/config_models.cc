@@ -25,6 +25,11 @@ OvmsModelConfig WithoutPolicy(OvmsModelConfig config) {
 
 // Never 0.
 uint64_t FilesOf(const std::string& version_path) {
+  std::error_code fault;
+  if (std::filesystem::is_regular_file(version_path, fault)) {
+    const auto folder = Folder::Open(std::filesystem::path(version_path).parent_path().string());
+    return (folder.ok() ? FingerprintOf(*folder, FilesOfVersionFile(version_path)) : 0) | 1;
+  }
   const auto folder = Folder::Open(version_path);
   return (folder.ok() ? FingerprintOf(*folder).whole : 0) | 1;
 }

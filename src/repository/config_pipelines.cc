@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "pipeline/built_in_nodes.h"
 
 namespace braid {
 namespace {
@@ -86,10 +87,17 @@ void ConfigPipelines::SyncLibraries(const std::vector<OvmsCustomNodeLibrary>& li
     const bool same =
         before != library_configs_.end() && before->second == library && open != libraries_.end();
     if (same && (open->second.ok() || !retry)) continue;
-    auto opened = library.fault.ok() ? makers_.open_library(library)
-                                     : Result<std::shared_ptr<const CustomNodeLibrary>>(library.fault);
+    OvmsCustomNodeLibrary found = library;
+    if (auto own = BuiltInNodeFor(library.base_path)) {
+      BRAID_LOG_INFO(log_,
+                     "'{}' of the custom node library '{}' does not exist; the server's own '{}' is used",
+                     library.base_path, name, *own);
+      found.base_path = *std::move(own);
+    }
+    auto opened = found.fault.ok() ? makers_.open_library(found)
+                                   : Result<std::shared_ptr<const CustomNodeLibrary>>(found.fault);
     if (opened.ok()) {
-      BRAID_LOG_INFO(log_, "opened the custom node library '{}' ({})", name, library.base_path);
+      BRAID_LOG_INFO(log_, "opened the custom node library '{}' ({})", name, found.base_path);
     } else {
       BRAID_LOG_ERROR(log_, "failed to open the custom node library '{}': {}", name,
                       opened.status().message());

@@ -84,6 +84,22 @@ Result<std::vector<int64_t>> ListVersionFolders(const std::string& path) {
   return versions;
 }
 
+std::vector<std::string> FilesOfVersionFile(const std::string& path) {
+  const std::filesystem::path file(path);
+  std::vector<std::string> names;
+  std::error_code fault;
+  size_t entries = 0;
+  for (auto it = std::filesystem::directory_iterator(file.parent_path(), fault);
+       !fault && it != std::filesystem::directory_iterator() && ++entries <= kMostEntries;
+       it.increment(fault)) {
+    const std::filesystem::path& beside = it->path();
+    if ((beside.stem() == file.stem() || beside.filename() == "mapping_config.json") && IsFile(beside))
+      names.push_back(beside.filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::vector<int64_t> ChooseVersionFolders(const OvmsVersionPolicy& policy,
                                           const std::vector<int64_t>& available) {
   std::vector<int64_t> chosen;

@@ -27,6 +27,15 @@ bool LooksLikeVersion(std::string_view name) {
 
 bool IsConfig(const std::string& name) { return name == "config.pbtxt" || name == "configs"; }
 
+// Mixes in a file's size and time.
+uint64_t MixFile(uint64_t seed, const Folder& folder, const std::string& name) {
+  struct stat info = {};
+  if (!folder.Stat(name, info)) return seed;
+  seed = Mix(seed, static_cast<uint64_t>(info.st_size));
+  seed = Mix(seed, static_cast<uint64_t>(info.st_mtim.tv_sec));
+  return Mix(seed, static_cast<uint64_t>(info.st_mtim.tv_nsec));
+}
+
 }  // namespace
 
 uint64_t Mix(uint64_t seed, std::string_view text) {
@@ -111,6 +120,12 @@ Result<Folder> ModelFolders::Open(const std::string& name) const {
   return std::move(*found);
 }
 
+uint64_t FingerprintOf(const Folder& folder, const std::vector<std::string>& files) {
+  uint64_t print = 0;
+  for (const std::string& name : files) print = MixFile(Mix(print, name), folder, name);
+  return print;
+}
+
 Fingerprint FingerprintOf(const Folder& model) {
   struct Task {
     Folder folder;
@@ -151,10 +166,8 @@ Fingerprint FingerprintOf(const Folder& model) {
                 {std::move(folder).value(), path, task.depth + 1, part == &ignored ? nullptr : part});
           }
         }
-      } else if (struct stat info = {}; task.folder.Stat(entry.name, info)) {
-        hash = Mix(hash, static_cast<uint64_t>(info.st_size));
-        hash = Mix(hash, static_cast<uint64_t>(info.st_mtim.tv_sec));
-        hash = Mix(hash, static_cast<uint64_t>(info.st_mtim.tv_nsec));
+      } else {
+        hash = MixFile(hash, task.folder, entry.name);
       }
       print.whole = Mix(print.whole, hash);
       if (part != nullptr) *part = Mix(*part, hash);

@@ -44,6 +44,8 @@ struct Fingerprint {
   std::map<int64_t, uint64_t> versions;
 };
 Fingerprint FingerprintOf(const Folder& model);
+// The same for some files of a folder.
+uint64_t FingerprintOf(const Folder& folder, const std::vector<std::string>& files);
 
 // Returns the version folders of a model, ascending. `ignored` gets the folders whose names only look like
 // versions, with the reason.

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "base/content_hash.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "repository/config_plan.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
 
@@ -41,6 +44,17 @@ class FilesHash {
   explicit FilesHash(ContentHash& hash) : hash_(hash), piece_(kReadBytes) {}
 
   Status Add(const std::string& path) {
+    std::error_code fault;
+    if (std::filesystem::is_regular_file(path, fault)) {
+      for (const std::string& name : FilesOfVersionFile(path)) {
+        const std::string where = (std::filesystem::path(path).parent_path() / name).string();
+        const UniqueFd file(::open(where.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+        if (!file.valid()) return ErrnoError("failed to read " + where, errno);
+        hash_.AddText(name);
+        BRAID_RETURN_IF_ERROR(AddFile(file, where));
+      }
+      return OkStatus();
+    }
     UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return ErrnoError("failed to open folder " + path, errno);
     return AddFolder(std::move(folder), path, 0);

@@ -57,6 +57,17 @@ TEST_F(ModelIdentityTest, IsThatOfNamesAndBytes) {
   EXPECT_NE(Identity(), first);
 }
 
+TEST_F(ModelIdentityTest, AVersionThatIsAFileHasTheFilesOfItsName) {
+  const auto identity = [&] { return IdentityOfModel(model_ / "model.xml", "states", "'m' version 1", *log_); };
+  const std::string first = identity();
+  EXPECT_EQ(first, Identity());
+  model_.Write("other.bin", "weights");
+  model_.Write("model/1/model.bin", "weights");
+  EXPECT_EQ(identity(), first);
+  model_.Write("model.bin", "Weights");
+  EXPECT_NE(identity(), first);
+}
+
 TEST_F(ModelIdentityTest, BytesDoNotMoveFromOneFileToTheNext) {
   model_.Write("a", "12");
   model_.Write("b", "3");

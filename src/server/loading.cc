@@ -11,6 +11,7 @@
 #include "backends/native/isolated_nodes.h"
 #include "backends/native/native_worker.h"
 #include "base/clock.h"
+#include "base/program_files.h"
 #include "isolation/start_program.h"
 #include "protocols/metrics/ovms_collectors.h"
 #include "repository/drains.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "check/text_file.h"
 #include "config/config_file.h"
 #include "config/json_reader.h"
+#include "pipeline/built_in_nodes.h"
 #include "repository/config_plan.h"
 #include "repository/dependency_graph.h"
 #include "serving/faults.h"
@@ -192,7 +194,7 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   const auto available = ListVersionFolders(model.base_path);
   if (!available.ok()) {
     return Add(entry, "/base_path", Level::kError, "load", available.status().message(), model.name,
-               "name the folder that has the version folders");
+               "name the folder that has the version folders, or a model file");
   }
   for (size_t i = 0; i < model.version_policy.specific.size(); ++i) {
     const int64_t version = model.version_policy.specific[i];
@@ -238,15 +240,22 @@ CustomNodeLibraries OvmsCheck::OpenLibraries() {
       libraries.emplace(library.name, library.fault);
       continue;
     }
-    if (!IsFile(library.base_path)) {
+    OvmsCustomNodeLibrary found = library;
+    const std::optional<std::string> own = BuiltInNodeFor(library.base_path);
+    if (own) {
+      found.base_path = *own;
+      Add(entry, "/base_path", Level::kNote, "built-in-node",
+          "there is no file '" + library.base_path + "'; the server uses its own '" + *own + "'",
+          library.name);
+    } else if (!IsFile(library.base_path)) {
       Add(entry, "/base_path", Level::kError, "load", "there is no file '" + library.base_path + "'",
           library.name, "name the library's .so");
       libraries.emplace(library.name, NotFoundError("there is no file '" + library.base_path + "'"));
       continue;
     }
-    // The code of a library runs when it is opened.
-    if (!sandbox_.imports()) continue;
-    auto opened = makers.open_library(library);
+    // The code of a library runs when it is opened; the server's own is trusted.
+    if (!own && !sandbox_.imports()) continue;
+    auto opened = makers.open_library(found);
     if (!opened.ok())
       Add(entry, "/base_path", Level::kError, "load", opened.status().message(), library.name);
     libraries.emplace(library.name, std::move(opened));

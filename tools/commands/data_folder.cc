@@ -4,7 +4,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "server/worker_directory.h"
+#include "base/program_files.h"
 
 namespace braid {
 namespace {

@@ -16,6 +16,12 @@ namespace {
 
 std::string FolderOf(const std::string& file) { return fs::path(file).parent_path().string(); }
 
+// A version may be a file, with its weights beside it.
+std::string FolderOfVersion(const std::string& path) {
+  std::error_code fault;
+  return fs::is_regular_file(path, fault) ? FolderOf(path) : path;
+}
+
 }  // namespace
 
 NativeWorkers::NativeWorkers(Options options) : options_(std::move(options)) {
@@ -63,7 +69,8 @@ Result<WorkerFacts> NativeWorkers::Facts(const std::string& name, const NativeTa
   // OpenVINO's device is known only after the model is compiled.
   facts.isolation.gpus = true;
   auto& files = facts.isolation.files;
-  for (const std::string& folder : {task.model_path, task.version_path, FolderOf(task.model_file)}) {
+  for (const std::string& folder :
+       {task.model_path, FolderOfVersion(task.version_path), FolderOf(task.model_file)}) {
     if (folder.empty()) continue;
     const auto paths = FolderPaths(folder);
     files.insert(files.end(), paths.begin(), paths.end());

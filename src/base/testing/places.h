@@ -6,6 +6,7 @@
 namespace braid::test_places {
 
 extern const char* const kOpenCvLibrary;    // of image functions
+extern const char* const kBuiltInNodes;     // the folder of custom_nodes' libraries
 extern const char* const kExampleNodes;     // the folder of examples/custom_nodes' libraries
 extern const char* const kTestNodes;        // the folder of pipeline/testing/nodes' libraries
 extern const char* const kTestCalculators;  // the folder of mediapipe_graph/testing/plugins' libraries
