@@ -1,5 +1,6 @@
 """Lets a debugger attach to a worker: braid serve --debug-model."""
 
+import socket
 import sys
 import threading
 import time
@@ -19,28 +20,34 @@ def listen(where: str) -> None:
     try:
         import debugpy
     except ImportError:
-        raise RuntimeError(f"--debug-model needs debugpy; install it: {sys.executable} -m pip install debugpy") from None
+        raise RuntimeError(
+            f"--debug-model needs debugpy; install it: {sys.executable} -m pip install debugpy"
+        ) from None
     port, _, wait = where.partition(" ")
-    try:
-        debugpy.listen((_HOST, int(port)))
-    except (OSError, RuntimeError):
+    if not _is_free(int(port)):
         # A reloaded model's process starts while the old one has the port.
         threading.Thread(target=_listen_later, args=(debugpy, int(port)), name="brd-debug", daemon=True).start()
         return
+    debugpy.listen((_HOST, int(port)))
     if wait:
         _log(f"waiting for a debugger at {_HOST}:{port}")
         debugpy.wait_for_client()
 
 
+def _is_free(port: int) -> bool:
+    # debugpy can be asked only once per process.
+    try:
+        socket.create_server((_HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def _listen_later(debugpy, port: int) -> None:
-    while True:
+    while not _is_free(port):
         time.sleep(_RETRY_SECONDS)
-        try:
-            debugpy.listen((_HOST, port))
-        except (OSError, RuntimeError):
-            continue
-        _log(f"a debugger can attach to {_HOST}:{port}")
-        return
+    debugpy.listen((_HOST, port))
+    _log(f"a debugger can attach to {_HOST}:{port}")
 
 
 def _log(text: str) -> None:
