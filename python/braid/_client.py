@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import struct
 import urllib.parse
 from collections.abc import Iterable, Mapping
@@ -63,6 +64,25 @@ def decode(wire: str, shape: Iterable[int], content: bytes) -> np.ndarray:
     return np.frombuffer(content, _DTYPES[wire].newbyteorder("<")).reshape(tuple(shape))
 
 
+class _UnixConnection(http.client.HTTPConnection):
+    """A connection to the Unix socket at a path."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _connection(address: str, timeout: float) -> http.client.HTTPConnection:
+    if address.startswith("unix:"):
+        return _UnixConnection(address.removeprefix("unix:"), timeout)
+    return http.client.HTTPConnection(address, timeout=timeout)
+
+
 def infer(
     address: str,
     model: str,
@@ -96,7 +116,7 @@ def infer(
     path = "/v2/models/" + urllib.parse.quote(model, safe="")
     if version:
         path += "/versions/" + urllib.parse.quote(version, safe="")
-    connection = http.client.HTTPConnection(address, timeout=timeout)
+    connection = _connection(address, timeout)
     try:
         connection.request(
             "POST", path + "/infer", b"".join([head, *contents]), {"Inference-Header-Content-Length": str(len(head))}

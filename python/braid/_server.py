@@ -34,7 +34,7 @@ class Server:
         environment: the variables of the server; None: those of this process.
 
     Attributes:
-        http, grpc, metrics: `host:port`; None when that protocol is off.
+        http, grpc, metrics: `host:port` or `unix:/path`, the first of several; None when that protocol is off.
         process: the child process.
 
     Raises:

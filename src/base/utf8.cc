@@ -31,6 +31,12 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+std::string ShellQuoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::optional<char32_t> TakeCharacter(std::string_view& text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const size_t length = LengthOf(byte(0));

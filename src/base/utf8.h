@@ -25,6 +25,9 @@ std::string Shortened(std::string_view text, size_t most = kMostRepeated);
 // that repeat a command line.
 std::string WithoutCredentials(std::string_view message);
 
+// Returns the text as one word of a shell command.
+std::string ShellQuoted(std::string_view text);
+
 // Removes the next character from `text` and returns it. If no character begins there, removes one byte and
 // returns nothing. REQUIRES: `text` is not empty.
 std::optional<char32_t> TakeCharacter(std::string_view& text);

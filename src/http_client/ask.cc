@@ -17,7 +17,7 @@ namespace {
 std::string Head(const Dialer& dialer, const HttpQuestion& question) {
   std::string head;
   head.append(question.method).append(" ").append(question.target).append(" HTTP/1.1\r\n");
-  head.append("Host: ").append(dialer.address().authority()).append("\r\n");
+  head.append("Host: ").append(dialer.address().http_host()).append("\r\n");
   head.append("User-Agent: braid\r\nConnection: close\r\n");
   if (!question.content_type.empty()) {
     head.append("Content-Type: ").append(question.content_type).append("\r\n");

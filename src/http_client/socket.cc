@@ -13,14 +13,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
+#include "base/unix_address.h"
 
 namespace braid::client {
 namespace {
 
 // The longest wait of a read, so that its thread notices a shutdown.
 constexpr int kReadWaitMs = 100;
+
+// The host name of a server at a Unix socket, as in gRPC.
+constexpr char kNameOfUnix[] = "localhost";
 
 std::string TlsReason() {
   const unsigned long error = ERR_get_error();
@@ -46,10 +51,8 @@ Result<UniqueFd> ConnectTo(const addrinfo& to, int64_t deadline_ns) {
 }
 
 Result<UniqueFd> ConnectToPath(const std::string& path) {
-  sockaddr_un to{};
-  to.sun_family = AF_UNIX;
-  if (path.size() >= sizeof to.sun_path) return UnavailableError("the socket path is too long");
-  path.copy(to.sun_path, path.size());
+  if (path.size() >= sizeof sockaddr_un::sun_path) return UnavailableError("the socket path is too long");
+  const sockaddr_un to = UnixName(path);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError("socket", errno);
   // Such a connection succeeds or fails at once.
@@ -70,8 +73,18 @@ bool WaitFor(int fd, int16_t events, int64_t deadline_ns) {
   }
 }
 
+std::string Address::name() const { return is_unix() ? UnixAddress(host) : authority(); }
+
+std::string Address::http_host() const { return is_unix() ? kNameOfUnix : authority(); }
+
 std::string Address::authority() const {
   return host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
+}
+
+Result<Address> ParseServerAddress(std::string_view text, std::string_view protocol_port) {
+  if (!IsUnixAddress(text)) return ParseAddress(text, protocol_port);
+  BRAID_ASSIGN_OR_RETURN(std::string path, UnixPath(text));
+  return Address{std::move(path), ""};
 }
 
 Result<Address> ParseAddress(std::string_view text, std::string_view protocol_port) {
@@ -134,9 +147,11 @@ Dialer::~Dialer() { SSL_CTX_free(context_); }
 
 Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, double timeout_s) {
   const int64_t deadline_ns = SteadyNowNs() + static_cast<int64_t>(timeout_s * 1e9);
-  if (dialer.address().host.starts_with('/')) {
+  if (dialer.address().is_unix()) {
     BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ConnectToPath(dialer.address().host));
-    return std::unique_ptr<Socket>(new Socket(std::move(fd)));
+    std::unique_ptr<Socket> socket(new Socket(std::move(fd)));
+    if (dialer.tls()) BRAID_RETURN_IF_ERROR(socket->ShakeHands(dialer, http2, deadline_ns));
+    return socket;
   }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -164,7 +179,7 @@ Result<std::unique_ptr<Socket>> Socket::Dial(const Dialer& dialer, bool http2, d
 Socket::~Socket() { SSL_free(tls_); }
 
 Status Socket::ShakeHands(const Dialer& dialer, bool http2, int64_t deadline_ns) {
-  const std::string& host = dialer.address_.host;
+  const std::string host = dialer.address_.is_unix() ? kNameOfUnix : dialer.address_.host;
   tls_ = SSL_new(dialer.context_);
   if (tls_ == nullptr) return InternalError("TLS: " + TlsReason());
   SSL_set_fd(tls_, fd_.get());

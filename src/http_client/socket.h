@@ -1,4 +1,4 @@
-// Socket: a client's TCP connection, with or without TLS.
+// Socket: a client's connection over TCP or a Unix socket, with or without TLS.
 #pragma once
 
 #include <sys/uio.h>
@@ -32,9 +32,17 @@ struct Address {
   // The path of a Unix socket, without a port, if it begins with '/'.
   std::string host;
   std::string port;
+  bool is_unix() const { return host.starts_with('/'); }
   // Returns "host:port".
   std::string authority() const;
+  // Returns the same for texts: "host:port" or "unix:/path".
+  std::string name() const;
+  // Returns the value of a Host header: "host:port", or "localhost" for a Unix socket.
+  std::string http_host() const;
 };
+
+// Parses "unix:PATH", or else as ParseAddress().
+Result<Address> ParseServerAddress(std::string_view text, std::string_view protocol_port);
 
 // Parses "host:port", "[::1]:port", or "host" with the default `protocol_port`. A leading "http://" or
 // "https://" is removed.

@@ -1,10 +1,12 @@
 #include "server/console.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/unix_address.h"
 #include "config/config_json.h"
 #ifdef BRAID_CONSOLE_ASSETS
 #include "console_assets.h"
@@ -53,8 +55,8 @@ Console::Console(Dependencies dependencies)
                .ports =
                    [this] {
                      const auto now = addresses_.Get();
-                     return ConsolePorts{EndpointHere(now->http),          EndpointHere(now->grpc),
-                                         EndpointHere(now->metrics),       EndpointHere(now->admin),
+                     return ConsolePorts{EndpointHere(FirstEndpoint(now->http)), EndpointHere(FirstEndpoint(now->grpc)),
+                                         EndpointHere(FirstEndpoint(now->metrics)), EndpointHere(FirstEndpoint(now->admin)),
                                          dependencies_.http_connections(), dependencies_.grpc_connections()};
                    },
                .history = history_,
@@ -91,7 +93,11 @@ void Console::SetAddresses(const ServerAddresses& addresses) {
 std::optional<ConsolePort> Console::Port(const ServerAddresses& addresses) const {
   if (context_.assets.empty()) return std::nullopt;
   const bool admin = dependencies_.options.console_place() == ConsolePlace::kAdminPort;
-  return ConsolePort{addresses.https ? "https" : "http", admin ? addresses.admin : addresses.metrics};
+  // No browser opens a page at a Unix socket.
+  const std::vector<std::string>& endpoints = admin ? addresses.admin : addresses.metrics;
+  const auto found = std::ranges::find_if_not(endpoints, IsUnixAddress);
+  if (found == endpoints.end()) return std::nullopt;
+  return ConsolePort{addresses.https ? "https" : "http", *found};
 }
 
 std::string Console::Url(const ServerAddresses& addresses) const {

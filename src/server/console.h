@@ -49,9 +49,9 @@ class Console {
   ConsoleRoutes& routes() { return routes_; }
   // Sets the addresses of the ports, for the page to show.
   void SetAddresses(const ServerAddresses& addresses);
-  // Returns nullopt if the program was built without the page.
+  // Returns nullopt if the program was built without the page, or if the port has Unix sockets only.
   std::optional<ConsolePort> Port(const ServerAddresses& addresses) const;
-  // Returns "http://127.0.0.1:8002/console/"; empty if the program was built without the page.
+  // Returns "http://127.0.0.1:8002/console/"; empty without Port().
   std::string Url(const ServerAddresses& addresses) const;
 
   // Returns the API groups that the page needs at the metrics port.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/unix_address.h"
 #include "config/config_json.h"
 #include "server/memory_size.h"
 #include "server/part_options.h"
@@ -15,15 +16,18 @@ namespace {
 // Reserved connections of a port that must not depend on models' clients.
 constexpr size_t kReservedConnections = 256;
 
-// Returns the first of the listed addresses with the port; logs the others.
-std::string Endpoint(const std::string& addresses, int port, Logger& log) {
-  const std::vector<std::string> listed = ListedAddresses(addresses);
-  for (size_t i = 1; i < listed.size(); ++i) {
-    BRAID_LOG_INFO(log, "port {} also listens on {}", port, listed[i]);
+// Returns the listed addresses with the port: "127.0.0.1:8000", "[::1]:8000", "unix:/run/http.sock".
+std::vector<std::string> Endpoints(const std::string& addresses, int port) {
+  std::vector<std::string> endpoints = ListedAddresses(addresses);
+  for (std::string& address : endpoints) {
+    if (const auto path = UnixPath(address); path.ok()) {
+      address = UnixAddress(*path);
+      continue;
+    }
+    if (address.find(':') != std::string::npos) address = "[" + address + "]";
+    address += ":" + std::to_string(port);
   }
-  const std::string& address = listed.front();
-  return (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":" +
-         std::to_string(port);
+  return endpoints;
 }
 
 std::shared_ptr<ClientLimits> ReservedLimits(size_t memory_bytes) {
@@ -56,6 +60,7 @@ Status Fronts::Listen() {
   if (options_.console_place() != ConsolePlace::kNone) MakeConsole();
   if (options_.allow_http) {
     HttpServer::Options http = options_.http;
+    http.unix_socket_mode = options_.unix_socket_mode;
     http.limits = limits_;
     http.tls = http_tls_;
     http.thread_watch = &seen_.thread_watch;
@@ -190,7 +195,7 @@ Status Fronts::DescribeOvmsMetrics() {
 
 // The first protocol that knows a path answers it.
 Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, MetricsRoute& metrics,
-                        const RestProtocols& rest, bool console, std::string& endpoint) {
+                        const RestProtocols& rest, bool console, std::vector<std::string>& endpoints) {
   BRAID_RETURN_IF_ERROR(Describe(port, rest));
   HttpServer::Options http = options;
   http.on_demand = context_.catalog.on_demand_loader();
@@ -210,7 +215,7 @@ Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, Metr
       context_, KserveHttp::Options{options_.http.max_input_bytes, ConfigToJson});
   protocols.push_back(port.kserve.get());
   BRAID_ASSIGN_OR_RETURN(port.server, HttpServer::Start(port.access, control_, std::move(protocols), http));
-  endpoint = Endpoint(options.address, port.server->bound_port(), log_);
+  endpoints = Endpoints(options.address, port.server->bound_port());
   return OkStatus();
 }
 
@@ -220,6 +225,7 @@ HttpServer::Options Fronts::Reserved(const std::string& address, int port, std::
   http.address = address;
   http.port = static_cast<uint16_t>(port);
   http.reuse_port = false;
+  http.unix_socket_mode = options_.unix_socket_mode;
   http.tls = http_tls_;
   http.threads = 1;
   http.thread_watch = &seen_.thread_watch;
@@ -230,9 +236,8 @@ HttpServer::Options Fronts::Reserved(const std::string& address, int port, std::
 
 // Opens the port for metrics, health and perhaps the console, on its own thread.
 Status Fronts::OpenMetrics() {
-  const std::string& address =
-      options_.metrics_address.empty() ? options_.http.address : options_.metrics_address;
-  HttpServer::Options http = Reserved(address, static_cast<int>(options_.metrics_port), "brd-metrics");
+  HttpServer::Options http =
+      Reserved(options_.metrics_addresses(), static_cast<int>(options_.metrics_port), "brd-metrics");
   http.body_limit_hint.clear();
   const bool console = options_.console_place() == ConsolePlace::kMetricsPort;
   if (console) {
@@ -251,11 +256,12 @@ Status Fronts::OpenGrpc() {
   kserve_grpc_ = std::make_unique<KserveGrpc>(
       context_, KserveGrpc::Options{static_cast<int>(options_.model_load_thread_count)});
   GrpcServer::Options grpc = options_.grpc;
+  grpc.unix_socket_mode = options_.unix_socket_mode;
   grpc.tls = grpc_tls_;
   BRAID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start({context_.catalog, control_, log_, context_.grpc_access,
                                                    limits_, &seen_.thread_watch},
                                                   {kserve_grpc_.get(), tfs_grpc_.get()}, grpc));
-  addresses_.grpc = Endpoint(options_.grpc.address, grpc_->bound_port(), log_);
+  addresses_.grpc = Endpoints(options_.grpc.address, grpc_->bound_port());
   return OkStatus();
 }
 

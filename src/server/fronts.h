@@ -72,7 +72,7 @@ class Fronts {
   void MakeConsole();
   HttpServer::Options Reserved(const std::string& address, int port, std::string thread_name) const;
   Status OpenHttp(HttpPort& port, const HttpServer::Options& options, MetricsRoute& metrics,
-                  const RestProtocols& rest, bool console, std::string& endpoint);
+                  const RestProtocols& rest, bool console, std::vector<std::string>& endpoints);
   Status OpenGrpc();
   Status OpenMetrics();
   Status Describe(HttpPort& port, const RestProtocols& rest) const;

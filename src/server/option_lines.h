@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "server/options.h"
+#include "server/options_address.h"
 #include "server/options_table.h"
 
 namespace braid::option_lines {
@@ -125,6 +126,16 @@ constexpr Access Text() {
             return OkStatus();
           },
           [](const ServerOptions& options) { return Get<kField>(options); }};
+}
+
+// Listed addresses to listen on.
+template <auto kField>
+constexpr Access Addresses() {
+  return {[](ServerOptions& options, std::string_view text) {
+            BRAID_RETURN_IF_ERROR(CheckAddresses(text));
+            return Text<kField>().set(options, text);
+          },
+          Text<kField>().show};
 }
 
 // Adds one element each time the option is given.

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "protocols/net/listening_socket.h"
+#include "server/options_address.h"
 #include "server/options_ovms.h"
 #include "server/options_table.h"
 #include "server/options_text.h"
@@ -187,6 +188,7 @@ Status CheckTogether(const ServerOptions& options) {
   if (!options.allow_http && !options.allow_grpc) {
     return InvalidArgumentError("--allow-http and --allow-grpc are both off; at least one is needed");
   }
+  BRAID_RETURN_IF_ERROR(CheckAddressesTogether(options));
   const TraceSettings& trace = options.trace.settings;
   if (trace.mode == "triton" && !trace.off() && trace.file.empty()) {
     return InvalidArgumentError(
@@ -298,8 +300,13 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
     return failed;
   }
   NoteBackendSettings(line);
+  NotePortsWithoutEffect(line);
   if (print_config) return Print(ConfigText(line.options));
   return line;
+}
+
+std::string ServerOptions::metrics_addresses() const {
+  return metrics_address.empty() ? WithoutUnixSockets(http.address) : metrics_address;
 }
 
 ConsolePlace ServerOptions::console_place() const {
@@ -314,7 +321,7 @@ ConsolePlace ServerOptions::console_place() const {
 bool ServerOptions::loopback_only() const {
   const auto loopback = [](bool open, const std::string& address) { return !open || IsLoopback(address); };
   return loopback(allow_http, http.address) && loopback(allow_grpc, grpc.address) &&
-         loopback(allow_metrics, metrics_address.empty() ? http.address : metrics_address) &&
+         loopback(allow_metrics, metrics_addresses()) &&
          loopback(!admin_address.empty(), admin_address);
 }
 

@@ -128,11 +128,13 @@ struct ServerOptions {
   std::string grpc_header_forward_pattern;
   std::vector<std::string> grpc_restricted_protocols;
 
+  uint32_t unix_socket_mode = kUnixSocketMode;
+
   // Users and rights
   AccessControl::Files access_files;  // --token-file, --policy-file
   std::string http_restricted_api_file;
   std::string grpc_restricted_protocol_file;
-  std::string admin_address;  // of --admin-address ADDR:PORT; empty: no such listener
+  std::string admin_address;  // of --admin-address ADDR:PORT or unix:PATH; empty: no such listener
   uint16_t admin_port = 0;
   std::vector<Api> admin_apis = {Api::kModelRepository, Api::kTrace, Api::kLogging, Api::kMetrics};
 
@@ -154,7 +156,7 @@ struct ServerOptions {
 
   // Metrics
   bool allow_metrics = true;
-  std::string metrics_address;  // empty: --http-address
+  std::string metrics_address;  // empty: see metrics_addresses()
   int64_t metrics_port = 8002;
   bool allow_cpu_metrics = true;
   bool allow_gpu_metrics = true;
@@ -196,6 +198,10 @@ struct ServerOptions {
   static bool AdminServes(Api api) {
     return api != Api::kInference && api != Api::kSharedMemory && api != Api::kReflection;
   }
+
+  // Returns --metrics-address; by default those of HTTP without Unix sockets, each of which serves one
+  // protocol.
+  std::string metrics_addresses() const;
 
   // Returns the management port if there is one, otherwise the metrics port. If metrics listen at another
   // address than HTTP, or without HTTP, the console needs an explicit --allow-console. Otherwise it would

@@ -60,7 +60,7 @@ constexpr Access PortOrOff() {
 template <auto kAddress, Name kOtherName>
 constexpr Access Address() {
   return {[](ServerOptions& options, std::string_view text) {
-            Get<kAddress>(options) = std::string(text);
+            BRAID_RETURN_IF_ERROR(Addresses<kAddress>().set(options, text));
             options.origins[kOtherName.value] = OptionOrigin::kCommandLine;
             return OkStatus();
           },
@@ -352,10 +352,14 @@ Status CompleteOvmsOptions(ServerOptions& options) {
     options.grpc.max_input_bytes = DefaultConfigInputSize();
     options.origins["grpc-max-input-size"] = OptionOrigin::kImplied;
   }
-  // If only one protocol's port is given, by OpenVINO Model Server's name, only that protocol is enabled.
+  // If only one protocol's port is given, by OpenVINO Model Server's name, only that protocol is enabled. A
+  // Unix socket needs no port.
   if (IsGiven(options, "port") != IsGiven(options, "rest_port")) {
-    if (!IsGiven(options, "port") && !IsGiven(options, "grpc-port")) options.allow_grpc = false;
-    if (!IsGiven(options, "rest_port") && !IsGiven(options, "http-port")) options.allow_http = false;
+    if (!IsGiven(options, "port") && !IsGiven(options, "grpc-port") && !HasUnixSocket(options.grpc.address))
+      options.allow_grpc = false;
+    if (!IsGiven(options, "rest_port") && !IsGiven(options, "http-port") &&
+        !HasUnixSocket(options.http.address))
+      options.allow_http = false;
   }
   if (!options.allow_grpc && !options.allow_http) {
     return InvalidArgumentError("--port and --rest_port are both off; at least one is needed");

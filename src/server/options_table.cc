@@ -15,6 +15,7 @@
 #include "sequences/state_store.h"
 #include "server/latency_options.h"
 #include "server/option_lines.h"
+#include "server/options_address.h"
 #include "server/options_ovms.h"
 #include "server/options_trace.h"
 
@@ -316,27 +317,6 @@ Status SetMutualTls(ServerOptions& options, std::string_view text) {
   return OkStatus();
 }
 
-Status SetAdminAddress(ServerOptions& options, std::string_view text) {
-  const size_t colon = text.rfind(':');
-  std::string_view address = text.substr(0, colon);
-  if (address.starts_with('[') && address.ends_with(']')) address = address.substr(1, address.size() - 2);
-  if (colon == std::string_view::npos || address.empty()) {
-    return InvalidArgumentError(fmt::format("'{}' must have the form ADDRESS:PORT", text));
-  }
-  auto port = ToNumber<uint16_t>(text.substr(colon + 1), 0, 65535);
-  if (!port.ok()) return port.status().WithPrefix("port: ");
-  options.admin_address = std::string(address);
-  options.admin_port = *port;
-  return OkStatus();
-}
-
-std::string ShowAdminAddress(const ServerOptions& options) {
-  if (options.admin_address.empty()) return "";
-  const bool brackets = options.admin_address.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", brackets ? "[" : "", options.admin_address, brackets ? "]" : "",
-                     options.admin_port);
-}
-
 Status SetAdminApis(ServerOptions& options, std::string_view text) {
   std::vector<Api> apis;
   while (!text.empty()) {
@@ -357,24 +337,6 @@ std::string ShowAdminApis(const ServerOptions& options) {
   std::string text;
   for (const Api api : options.admin_apis) text += fmt::format("{}{}", text.empty() ? "" : ",", ApiName(api));
   return text;
-}
-
-// --host: the address for HTTP, gRPC and metrics, except where a port's own option is given.
-Status SetHost(ServerOptions& options, std::string_view text) {
-  if (text.empty()) return InvalidArgumentError("the address is empty");
-  const std::pair<const char*, std::string*> addresses[] = {{"http-address", &options.http.address},
-                                                            {"grpc-address", &options.grpc.address},
-                                                            {"metrics-address", &options.metrics_address}};
-  for (auto [name, field] : addresses) {
-    if (options.origin(name) == OptionOrigin::kCommandLine) continue;
-    *field = std::string(text);
-    options.origins[name] = OptionOrigin::kImplied;
-  }
-  return OkStatus();
-}
-
-std::string ShowHost(const ServerOptions& options) {
-  return options.origin("http-address") == OptionOrigin::kImplied ? options.http.address : "";
 }
 
 Status SetLeastCapability(ServerOptions& options, std::string_view text) {
@@ -619,9 +581,11 @@ const OptionSpec kOptionTable[] = {
     // HTTP
     Works("host", "ADDR", Group::kHttp, {SetHost, ShowHost},
           "The address for HTTP, gRPC and metrics; 127.0.0.1 for local clients only"),
+    Works("unix-socket-mode", "MODE", Group::kHttp, {SetUnixSocketMode, ShowUnixSocketMode},
+          "Permissions of Unix sockets' files, in octal; 0660 also lets the group of the server's user connect"),
     Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
-    Works("http-address", "ADDR", Group::kHttp, Text<Http<&H::address>>(),
-          "Comma-separated addresses that HTTP listens on"),
+    Works("http-address", "ADDR", Group::kHttp, Addresses<Http<&H::address>>(),
+          "Comma-separated addresses that HTTP listens on: IP addresses, host names, and unix:PATH"),
     Works("http-port", "PORT", Group::kHttp, Int<Http<&H::port>, 0, 65535>(),
           "The port that HTTP listens on; 0 picks a free port"),
     Works("reuse-http-port", "", Group::kHttp, Bool<Http<&H::reuse_port>>(),
@@ -658,8 +622,8 @@ const OptionSpec kOptionTable[] = {
 
     // gRPC
     Works("allow-grpc", "", Group::kGrpc, Bool<&O::allow_grpc>(), "Serve gRPC"),
-    Works("grpc-address", "ADDR", Group::kGrpc, Text<Grpc<&G::address>>(),
-          "Comma-separated addresses that gRPC listens on"),
+    Works("grpc-address", "ADDR", Group::kGrpc, Addresses<Grpc<&G::address>>(),
+          "Comma-separated addresses that gRPC listens on, as for HTTP"),
     Works("grpc-port", "PORT", Group::kGrpc, Int<Grpc<&G::port>, 0, 65535>(),
           "The port that gRPC listens on; 0 picks a free port"),
     Works("reuse-grpc-port", "", Group::kGrpc, Bool<Grpc<&G::reuse_port>>(),
@@ -732,7 +696,8 @@ const OptionSpec kOptionTable[] = {
           "Lines in the format of --grpc-restricted-protocol"),
     Works(
         "admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
-        "HTTP address for management: all APIs except inference and shared memory; port 0 picks a free port"),
+        "HTTP address for management, or unix:PATH: all APIs except inference and shared memory; port 0 picks "
+        "a free port"),
     Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
           "The APIs that only --admin-address serves; the other ports refuse them"),
 
@@ -747,8 +712,8 @@ const OptionSpec kOptionTable[] = {
 
     // Metrics
     Works("allow-metrics", "", Group::kMetrics, Bool<&O::allow_metrics>(), "Serve metrics"),
-    Works("metrics-address", "ADDR", Group::kMetrics, Text<&O::metrics_address>(),
-          "Comma-separated addresses that metrics listen on (default: those of HTTP)"),
+    Works("metrics-address", "ADDR", Group::kMetrics, Addresses<&O::metrics_address>(),
+          "Comma-separated addresses that metrics listen on (default: those of HTTP without Unix sockets)"),
     Works("metrics-port", "PORT", Group::kMetrics, Int<&O::metrics_port, 0, 65535>(),
           "The port that metrics listen on; 0 picks a free port"),
     Works("allow-cpu-metrics", "", Group::kMetrics, Bool<&O::allow_cpu_metrics>(),

@@ -180,6 +180,8 @@ int Serve(const CommandLine& line) {
   } else if (load) {
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
+    if (const std::string others = OtherAddresses(server.addresses()); !others.empty())
+      std::cout << "           also at " << others << '\n';
     if (!line.options.loopback_only()) {
       std::cout << "           reachable from other machines; use --host 127.0.0.1 for local clients only\n";
       const bool certified = (!line.options.allow_http || line.options.http_tls.mutual) &&

@@ -9,6 +9,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "base/json.h"
+#include "base/unix_address.h"
+#include "base/utf8.h"
 #include "isolation/confinement.h"
 #include "model_config.pb.h"
 
@@ -56,6 +58,13 @@ std::string DevicesOf(const ServableInfo& info) {
     }
   }
   return gpus.empty() ? "" : fmt::format(" (GPU {})", fmt::join(gpus, ", "));
+}
+
+using NamedEndpoints = std::pair<const char*, const std::vector<std::string>*>;
+
+std::array<NamedEndpoints, 4> ByName(const ServerAddresses& addresses) {
+  return {NamedEndpoints{"http", &addresses.http}, NamedEndpoints{"grpc", &addresses.grpc},
+          NamedEndpoints{"metrics", &addresses.metrics}, NamedEndpoints{"admin", &addresses.admin}};
 }
 
 }  // namespace
@@ -117,6 +126,10 @@ std::string DescribeIsolation(const IsolationOptions& options) {
   return text;
 }
 
+std::string FirstEndpoint(const std::vector<std::string>& endpoints) {
+  return endpoints.empty() ? "" : endpoints.front();
+}
+
 std::string EndpointHere(const std::string& endpoint) {
   for (const auto& [all, here] : {std::pair("0.0.0.0:", "127.0.0.1:"), std::pair("[::]:", "[::1]:")}) {
     if (endpoint.starts_with(all)) return here + endpoint.substr(std::string_view(all).size());
@@ -132,8 +145,11 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
     Json inputs = Json::array();
     for (const TensorSpec& input : info.inputs) inputs.push_back(SampleInput(input, possible));
     if (!possible) continue;
-    return std::string("curl -s ") + (addresses.https ? "https://" : "http://") +
-           EndpointHere(addresses.http) + "/v2/models/" + info.name + "/infer -d '" +
+    const std::string scheme = addresses.https ? "https://" : "http://";
+    const auto path = UnixPath(addresses.http.front());
+    const std::string server = path.ok() ? "--unix-socket " + ShellQuoted(*path) + " " + scheme + "localhost"
+                                         : scheme + EndpointHere(addresses.http.front());
+    return "curl -s " + server + "/v2/models/" + info.name + "/infer -d '" +
            DumpJson(Json{{"inputs", inputs}}) + "'";
   }
   return "";
@@ -141,11 +157,17 @@ std::string SampleRequest(const Catalog& catalog, const ServerAddresses& address
 
 std::string AddressesJson(const ServerAddresses& addresses) {
   Json json = Json::object();
-  if (!addresses.http.empty()) json["http"] = addresses.http;
-  if (!addresses.grpc.empty()) json["grpc"] = addresses.grpc;
-  if (!addresses.metrics.empty()) json["metrics"] = addresses.metrics;
-  if (!addresses.admin.empty()) json["admin"] = addresses.admin;
+  for (const auto& [name, endpoints] : ByName(addresses))
+    if (!endpoints->empty()) json[name] = endpoints->front();
   return DumpJson(json);
+}
+
+std::string OtherAddresses(const ServerAddresses& addresses) {
+  std::vector<std::string> others;
+  for (const auto& [name, endpoints] : ByName(addresses)) {
+    for (size_t i = 1; i < endpoints->size(); ++i) others.push_back(fmt::format("{} {}", name, (*endpoints)[i]));
+  }
+  return fmt::format("{}", fmt::join(others, ", "));
 }
 
 }  // namespace braid

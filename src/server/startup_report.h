@@ -10,11 +10,13 @@
 
 namespace braid {
 
+// The addresses of each port in the order of its option: "127.0.0.1:8000", "unix:/run/http.sock". Empty when
+// the port is off.
 struct ServerAddresses {
-  std::string http;  // "127.0.0.1:8000"; empty when off
-  std::string grpc;
-  std::string metrics;
-  std::string admin;
+  std::vector<std::string> http;
+  std::vector<std::string> grpc;
+  std::vector<std::string> metrics;
+  std::vector<std::string> admin;
   bool https = false;  // all except `grpc` use TLS
 };
 
@@ -28,6 +30,9 @@ std::string DescribeGpus(const std::vector<GpuDevice>& gpus);
 // if it is not stricter: "basic (out of reach: memory and environment, signals)".
 std::string DescribeIsolation(const IsolationOptions& options);
 
+// Returns the first address of a port; empty when it is off.
+std::string FirstEndpoint(const std::vector<std::string>& endpoints);
+
 // Returns the local address of `endpoint`: "0.0.0.0:8000", on all addresses, becomes "127.0.0.1:8000".
 std::string EndpointHere(const std::string& endpoint);
 
@@ -35,7 +40,10 @@ std::string EndpointHere(const std::string& endpoint);
 // HTTP.
 std::string SampleRequest(const Catalog& catalog, const ServerAddresses& addresses);
 
-// Returns a JSON object with the addresses, for programs that let the system choose the ports.
+// Returns a JSON object with each port's first address, for programs that let the system choose the ports.
 std::string AddressesJson(const ServerAddresses& addresses);
+
+// Returns the other addresses as a list: "http [::1]:8000, grpc unix:/run/grpc.sock". Empty if there are none.
+std::string OtherAddresses(const ServerAddresses& addresses);
 
 }  // namespace braid

@@ -36,7 +36,7 @@ std::string RequestFor(std::vector<TensorSpec> inputs) {
   Catalog catalog;
   catalog.Publish(std::make_shared<ReadyServable>(std::move(info)));
   ServerAddresses addresses;
-  addresses.http = "localhost:8000";
+  addresses.http = {"localhost:8000"};
   return SampleRequest(catalog, addresses);
 }
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,21 @@ def listening_ports(pid):
         if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
             found.append(int(fields[1].rpartition(":")[2], 16))
     return found
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over the Unix socket at a path."""
+
+    def __init__(self, path, timeout=60, context=None, host="localhost"):
+        super().__init__(host, timeout=timeout)
+        self._path, self._context = str(path), context
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+        if self._context is not None:
+            self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
 
 
 class Server:
@@ -263,6 +279,8 @@ class Server:
     # ---- requests --------------------------------------------------------------------------------
 
     def connection(self, address=None, timeout=60):
+        if (address or self.http).startswith("unix:"):
+            return UnixConnection((address or self.http).removeprefix("unix:"), timeout, self.tls)
         host, _, port = (address or self.http).rpartition(":")
         if self.tls is not None:
             return http.client.HTTPSConnection(host, int(port), timeout=timeout, context=self.tls)

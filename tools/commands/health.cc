@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/unix_address.h"
 #include "base/utf8.h"
 #include "http_client/ask.h"
 #include "load/client.h"
@@ -25,10 +26,11 @@ constexpr int64_t kMostTimeoutSeconds = 3600;
 constexpr std::string_view kHealthHelp =
     "usage: braid health [OPTION...] [URL]\n"
     "\n"
-    "Asks a running server whether it is ready. URL is http://HOST:PORT or https://HOST:PORT, with the port\n"
-    "for HTTP or metrics [http://127.0.0.1:8000]. The exit code is 0 if it is ready, and 1 otherwise.\n"
+    "Asks a running server whether it is ready. URL is http://HOST:PORT, https://HOST:PORT or unix:PATH, of\n"
+    "HTTP or metrics [http://127.0.0.1:8000]. The exit code is 0 if it is ready, and 1 otherwise.\n"
     "\n"
     "  --live                          Ask whether it is alive, not whether its models are ready\n"
+    "  --ssl                           Use TLS; https:// implies it\n"
     "  --timeout SECONDS               How long the answer may take [5]\n"
     "  --help                          Print this\n";
 
@@ -45,6 +47,10 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
     return InvalidArgumentError(fmt::format("'{}' must have the form http://HOST:PORT", whole));
   };
   ServerUrl url;
+  if (IsUnixAddress(text)) {
+    BRAID_ASSIGN_OR_RETURN(url.host, UnixPath(text));
+    return url;
+  }
   url.tls = text.starts_with("https://");
   if (const size_t scheme = text.find("://"); scheme != std::string_view::npos) {
     if (!url.tls && text.substr(0, scheme) != "http") return refused();
@@ -121,6 +127,7 @@ int RunHealth(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::string_view path = kReadyPath;
   int64_t seconds = kDefaultTimeoutSeconds;
+  bool tls = false;
   std::optional<std::string_view> given;
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -130,6 +137,8 @@ int RunHealth(int argc, const char* const* argv) {
     }
     if (word == "--live") {
       path = kLivePath;
+    } else if (word == "--ssl") {
+      tls = true;
     } else if (word == "--timeout" || word.starts_with("--timeout=")) {
       if (word == "--timeout" && ++i == argc) return Misused("--timeout needs a number of seconds");
       const std::string_view value = word == "--timeout" ? argv[i] : word.substr(word.find('=') + 1);
@@ -148,8 +157,9 @@ int RunHealth(int argc, const char* const* argv) {
     }
   }
   const std::string_view text = given.value_or("http://127.0.0.1:8000");
-  const Result<ServerUrl> url = ParseServerUrl(text);
+  Result<ServerUrl> url = ParseServerUrl(text);
   if (!url.ok()) return Misused(url.status().message());
+  url->tls = url->tls || tls;
   const std::string_view asked = path == kReadyPath ? "ready" : "live";
   if (const Status status = AskHealth(*url, path, seconds * 1'000'000'000); !status.ok()) {
     std::cerr << fmt::format("{} is not {}: {}\n", text, asked, status.message());

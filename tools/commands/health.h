@@ -12,11 +12,11 @@ namespace braid {
 
 struct ServerUrl {
   bool tls = false;
-  std::string host;
+  std::string host;  // the path of a Unix socket, without a port, if it begins with '/'
   std::string port;
 };
 
-// Parses "https://host:8443", "host:8000", "[::1]:8000" or "host". The default scheme is http, the default
+// Parses "https://host:8443", "host:8000", "[::1]:8000", "host" or "unix:PATH". The default scheme is http, the default
 // port 8000. Errors: INVALID_ARGUMENT.
 Result<ServerUrl> ParseServerUrl(std::string_view text);
 

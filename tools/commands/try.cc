@@ -37,6 +37,7 @@ constexpr char kFooter[] =
     "  braid try add_sub -d INPUT0=[1,2,3,4] -d INPUT1=10 -u localhost:8001 -i grpc\n"
     "  braid try classifier -d IMAGE=@cat.png --raw > scores.bin\n"
     "  braid try repeat -i grpc -u localhost:8001\n"
+    "  braid try add_sub -u unix:/run/braid/http.sock\n"
     "  braid try add_sub --curl\n";
 
 struct TryOptions {
@@ -291,28 +292,23 @@ Json TensorJson(const load::OutputView& output) {
   return json;
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load::InferRequest& request) {
   const load::HttpBody body =
       load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false});
   std::string command = "curl -s";
   if (dialer.tls()) {
     if (!options.connect.tls.verify_peer) command += " --insecure";
-    if (!options.connect.tls.ca_file.empty()) command += " --cacert " + Quoted(options.connect.tls.ca_file);
-    if (!options.connect.tls.cert_file.empty()) command += " --cert " + Quoted(options.connect.tls.cert_file);
-    if (!options.connect.tls.key_file.empty()) command += " --key " + Quoted(options.connect.tls.key_file);
+    if (!options.connect.tls.ca_file.empty()) command += " --cacert " + ShellQuoted(options.connect.tls.ca_file);
+    if (!options.connect.tls.cert_file.empty()) command += " --cert " + ShellQuoted(options.connect.tls.cert_file);
+    if (!options.connect.tls.key_file.empty()) command += " --key " + ShellQuoted(options.connect.tls.key_file);
   }
-  for (const std::string& header : options.connect.headers) command += " -H " + Quoted(header);
+  if (dialer.address().is_unix()) command += " --unix-socket " + ShellQuoted(dialer.address().host);
+  for (const std::string& header : options.connect.headers) command += " -H " + ShellQuoted(header);
   command += fmt::format(
       " {} -H 'Content-Type: application/json' -d {}",
-      Quoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http", dialer.address().authority(),
+      ShellQuoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http", dialer.address().http_host(),
                          load::ModelPath(request.model, request.version))),
-      Quoted(body.json));
+      ShellQuoted(body.json));
   std::cout << command << '\n';
 }
 
@@ -377,7 +373,7 @@ int Try(const TryOptions& options) {
   if (const Status status = AddParameters(options, request); !status.ok()) return Refuse(status, kWrongUse);
   for (const std::string& output : options.outputs) request.outputs.push_back({output, {}});
   if (stream && model->decoupled) request.parameters["triton_enable_empty_final_response"] = true;
-  const load::Encoding encoding{protocol, stream, (*dialer)->address().authority(), *headers};
+  const load::Encoding encoding{protocol, stream, (*dialer)->address().http_host(), *headers};
   const int last = options.steps > 0 ? options.steps - 1 : 0;
   if (options.curl) {
     for (int step = 0; step <= last; ++step) {
@@ -390,7 +386,7 @@ int Try(const TryOptions& options) {
 
   const bool text = !options.json && !options.raw;
   if (text) {
-    std::cout << fmt::format("{} at {}, {}{}\n", model->name, (*dialer)->address().authority(),
+    std::cout << fmt::format("{} at {}, {}{}\n", model->name, (*dialer)->address().name(),
                              options.connect.protocol, model->platform.empty() ? "" : ", " + model->platform);
   }
   for (int step = 0; step <= last; ++step) {

@@ -149,7 +149,7 @@ class Side {
     if (model_.sequences && !options_.sequences.enabled) {
       sequences_by_model_ = true;
     }
-    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp, options_.streaming, dialer_->address().authority(),
+    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp, options_.streaming, dialer_->address().http_host(),
                  headers, options_.http};
     made.encoding = encoding_;
     made.request.model = options_.model;

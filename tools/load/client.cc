@@ -287,7 +287,7 @@ Result<std::string> Client::Ask(const OutgoingMessage& message) {
 }
 
 Result<std::string> Client::AskHttp(std::string_view method, const std::string& path, std::string_view body) {
-  const Encoding encoding{Protocol::kHttp, false, dialer_->address().authority(), headers_};
+  const Encoding encoding{Protocol::kHttp, false, dialer_->address().http_host(), headers_};
   return Ask(EncodeHttp(encoding, method, path, body, 0));
 }
 

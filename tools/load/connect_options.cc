@@ -18,7 +18,7 @@ bool ParseWhole(const std::string& text, T* value) {
 
 void ConnectOptions::AddTo(CLI::App& app) {
   app.add_option("-u,--url", url,
-                 "HOST:PORT of the server; by default localhost:8000, with -i grpc localhost:8001")
+                 "HOST:PORT or unix:PATH of the server; by default localhost:8000, with -i grpc localhost:8001")
       ->group("Server");
   app.add_option("-i,--protocol", protocol, "http or grpc")
       ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))
@@ -60,7 +60,7 @@ void ConnectOptions::AddManner(CLI::App& app) {
 Result<std::shared_ptr<const Dialer>> ConnectOptions::MakeDialer(const std::string& where) const {
   const char* port = protocol == "grpc" ? "8001" : "8000";
   const std::string text = where.empty() ? "localhost" : where;
-  BRAID_ASSIGN_OR_RETURN(Address address, ParseAddress(text, port));
+  BRAID_ASSIGN_OR_RETURN(Address address, ParseServerAddress(text, port));
   TlsOptions used = tls;
   used.enabled = tls.enabled || text.starts_with("https://");
   if (!used.enabled && !(tls.ca_file + tls.cert_file + tls.key_file).empty()) {

@@ -11,14 +11,14 @@ Result<std::unique_ptr<Connection>> Connection::Open(Protocol protocol, const Di
   Result<std::unique_ptr<Socket>> dialed = Socket::Dial(dialer, protocol == Protocol::kGrpc, timeout_s);
   if (!dialed.ok()) {
     return Status(dialed.status().code(),
-                  "cannot connect to " + dialer.address().authority() + ": " + dialed.status().message());
+                  "cannot connect to " + dialer.address().name() + ": " + dialed.status().message());
   }
   std::unique_ptr<Socket> socket = std::move(dialed).value();
   if (protocol == Protocol::kHttp) {
     return std::unique_ptr<Connection>(std::make_unique<HttpConnection>(std::move(socket), most_bytes));
   }
   return std::unique_ptr<Connection>(std::make_unique<GrpcConnection>(
-      std::move(socket), dialer.address().authority(), dialer.tls(), headers));
+      std::move(socket), dialer.address().http_host(), dialer.tls(), headers));
 }
 
 }  // namespace braid::load

@@ -18,6 +18,7 @@ namespace braid::load {
 using client::Address;
 using client::Dialer;
 using client::ParseAddress;
+using client::ParseServerAddress;
 using client::Socket;
 using client::TlsOptions;
 

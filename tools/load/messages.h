@@ -22,7 +22,7 @@ struct HttpFormat {
 struct Encoding {
   Protocol protocol = Protocol::kHttp;
   bool stream = false;               // gRPC: ModelStreamInfer in place of ModelInfer
-  std::string authority;             // the server's host and port
+  std::string authority;             // of the server, for the Host header
   Connection::Headers headers = {};  // of HTTP requests
   HttpFormat http = {};
 };

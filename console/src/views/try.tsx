@@ -486,7 +486,7 @@ function octal(bytes: Uint8Array): string {
 // Where clients ask for the model: the port of HTTP, unless something stands between the server and this page that may have changed ports.
 function originOfModels({ http, metrics, admin }: Overview["server"]["addresses"]): string {
   const portOf = (address = ""): string => address.slice(address.lastIndexOf(":") + 1);
-  if (http === undefined || location.port === "" || ![portOf(metrics), portOf(admin)].includes(location.port)) {
+  if (http === undefined || http.startsWith("unix:") || location.port === "" || ![portOf(metrics), portOf(admin)].includes(location.port)) {
     return location.origin;
   }
   const host = http.slice(0, http.lastIndexOf(":"));

@@ -7,14 +7,12 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "base/unique_fd.h"
 #include "protocols/grpc/protocol.h"
 #include "protocols/grpc/reflection.h"
 #include "protocols/grpc/server_state.h"
 #include "protocols/grpc/thread.h"
 #include "protocols/net/acceptor.h"
 #include "protocols/net/event_loop.h"
-#include "protocols/net/listening_socket.h"
 
 namespace braid {
 namespace {
@@ -61,10 +59,11 @@ GrpcServer::GrpcServer() = default;
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Dependencies& dependencies,
                                                       std::vector<GrpcProtocol*> protocols,
                                                       const Options& options) {
-  BRAID_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets,
-                         ListenOn(options.address, static_cast<uint16_t>(options.port), options.reuse_port));
+  BRAID_ASSIGN_OR_RETURN(std::vector<ListeningSocket> sockets,
+                         ListenOn(options.address, static_cast<uint16_t>(options.port), options.reuse_port,
+                                  options.unix_socket_mode));
   std::unique_ptr<GrpcServer> self(new GrpcServer());
-  self->port_ = PortOf(sockets.front().get());
+  self->port_ = PortOf(sockets);
   Http2Session::Limits http2;
   http2.streams = static_cast<uint32_t>(options.max_concurrent_streams);
   http2.head_bytes = static_cast<size_t>(options.max_metadata_bytes);

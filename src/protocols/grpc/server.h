@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
+#include "protocols/net/listening_socket.h"
 #include "protocols/net/tls.h"
 #include "serving/catalog.h"
 #include "serving/model_control.h"
@@ -40,6 +41,7 @@ class GrpcServer {
     std::string address = "0.0.0.0";
     int port = 8001;          // 0: the system chooses; see bound_port()
     bool reuse_port = false;  // share the port with other processes
+    uint32_t unix_socket_mode = kUnixSocketMode;
     int infer_threads = 0;    // 0: half as many as cores
 
     // The limit of one received message, after inflation.
@@ -80,7 +82,7 @@ class GrpcServer {
   };
 
   // Starts to listen and answer. The protocols outlive the server.
-  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an invalid address.
+  // Errors: those of ListenOn() and the system.
   static Result<std::unique_ptr<GrpcServer>> Start(const Dependencies& dependencies,
                                                    std::vector<GrpcProtocol*> protocols,
                                                    const Options& options);
@@ -89,6 +91,7 @@ class GrpcServer {
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
+  // 0 if it listens on Unix sockets only.
   int bound_port() const { return port_; }
   // The number of open connections. Any thread.
   size_t connection_count() const;

@@ -43,7 +43,8 @@ class Connection final : public HttpExchange,
                          public EventLoop::Watcher,
                          public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place);
+  Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place,
+             bool over_unix_socket);
 
   // Starts to watch the socket. Call on the io thread.
   Status Start();
@@ -64,6 +65,7 @@ class Connection final : public HttpExchange,
   const HttpHead& head() const override { return chunked_head_ ? *chunked_head_ : parser_->get().base(); }
   std::optional<uint64_t> body_size() const override { return body_.size(); }
   std::string_view certificate_identity() const override { return socket_.certificate_identity(); }
+  bool over_unix_socket() const override { return over_unix_socket_; }
   size_t io_thread() const override { return io_->index(); }
   void SetCancellation(std::shared_ptr<Cancellation> cancellation) override {
     cancellation_ = std::move(cancellation);
@@ -138,6 +140,7 @@ class Connection final : public HttpExchange,
   // Constant after construction.
   const std::shared_ptr<IoThread> io_;  // shared; see IoThread
   const ConnectionLimits::Place place_;
+  const bool over_unix_socket_;
   ClientSocket socket_;
 
   std::atomic<Phase> phase_{Phase::kOwned};

@@ -33,6 +33,7 @@ class HttpExchange {
   virtual std::optional<uint64_t> body_size() const = 0;
   // See ClientSocket. Valid as long as this object.
   virtual std::string_view certificate_identity() const = 0;
+  virtual bool over_unix_socket() const = 0;
   // The index of the connection's io thread, from 0. The core makes all its calls on that thread.
   virtual size_t io_thread() const = 0;
 

@@ -51,8 +51,8 @@ bool Changes(verb method) { return method != verb::get && method != verb::head &
 
 }  // namespace
 
-std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head) const {
-  if (options_.loopback) {
+std::optional<HttpResponse> HttpGate::Refuse(const HttpHead& head, bool over_unix_socket) const {
+  if (options_.loopback && !over_unix_socket) {
     const auto [begin, end] = head.equal_range(field::host);
     for (auto host = begin; host != end; ++host) {
       const std::string_view name = HostOf(ToStd(host->value()));

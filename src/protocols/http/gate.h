@@ -8,7 +8,7 @@
 //     the browser does not let a foreign page read the response.
 //   - Host, if only this machine can reach the port. A foreign domain can resolve to 127.0.0.1, and its pages
 //     would then count as pages of this server (DNS rebinding). So the requested name must be a name of this
-//     machine, or an allowed one.
+//     machine, or an allowed one. No page reaches a Unix socket, where any name passes.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class HttpGate {
   explicit HttpGate(Options options) : options_(std::move(options)) {}
 
   // Returns the refusal (403) of a request, or nullopt if it may pass. Any thread.
-  std::optional<HttpResponse> Refuse(const HttpHead& head) const;
+  std::optional<HttpResponse> Refuse(const HttpHead& head, bool over_unix_socket = false) const;
 
  private:
   const Options options_;

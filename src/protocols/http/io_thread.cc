@@ -41,8 +41,8 @@ void IoThread::Adopt(AcceptedSocket socket) {
   if (draining()) return;
   Result<ClientSocket> client = ClientSocket::Create(std::move(socket.fd), options_.tls);
   if (!client.ok()) return;
-  auto connection =
-      std::make_shared<Connection>(shared_from_this(), std::move(client).value(), std::move(socket.place));
+  auto connection = std::make_shared<Connection>(shared_from_this(), std::move(client).value(),
+                                                 std::move(socket.place), socket.is_unix);
   connections_.insert(connection);
   connection_count_.fetch_add(1, std::memory_order_relaxed);
   if (!Guarded([&] { return connection->Start(); }).ok()) connection->Abort();

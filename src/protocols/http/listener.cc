@@ -23,10 +23,11 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpListenerOpti
     with_limits.limits = std::make_shared<ClientLimits>();
     return Start(with_limits, service);
   }
-  BRAID_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets,
-                         ListenOn(options.address, options.port, options.reuse_port));
+  BRAID_ASSIGN_OR_RETURN(
+      std::vector<ListeningSocket> sockets,
+      ListenOn(options.address, options.port, options.reuse_port, options.unix_socket_mode));
   std::unique_ptr<HttpListener> listener(new HttpListener);
-  listener->port_ = PortOf(sockets.front().get());
+  listener->port_ = PortOf(sockets);
   std::vector<std::shared_ptr<IoThread>> threads;
   for (int i = 0; i < std::max(1, options.threads); ++i) {
     BRAID_ASSIGN_OR_RETURN(

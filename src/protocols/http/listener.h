@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/options.h"
 
@@ -27,12 +26,13 @@ class IoThread;
 class HttpListener {
  public:
   // Starts to listen and serve. `service` outlives the listener.
-  // Errors: UNAVAILABLE "Socket '{address}:{port}' already in use"; INVALID_ARGUMENT for an invalid address.
+  // Errors: those of ListenOn() and the system.
   static Result<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options,
                                                      HttpService& service);
   // Shuts down at once unless Shutdown() was called.
   ~HttpListener();
 
+  // 0 if it listens on Unix sockets only.
   uint16_t port() const { return port_; }
   size_t connection_count() const { return connection_count_.load(std::memory_order_relaxed); }
 

@@ -9,6 +9,7 @@
 
 #include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/listening_socket.h"
 #include "protocols/net/tls.h"
 
 namespace braid {
@@ -20,6 +21,7 @@ struct HttpListenerOptions {
   uint16_t port = 0;  // 0: the system chooses
   // Allows another process to listen on the same port.
   bool reuse_port = false;
+  uint32_t unix_socket_mode = kUnixSocketMode;
   int threads = 2;
   // The threads are named "{thread_name}-0", ...
   std::string thread_name = "brd-http";

@@ -11,7 +11,6 @@
 #include "protocols/http/listener.h"
 #include "protocols/http/protocol.h"
 #include "protocols/net/control_pool.h"
-#include "protocols/net/listening_socket.h"
 
 namespace braid {
 namespace {
@@ -62,6 +61,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.address = options.address;
     listener.port = options.port;
     listener.reuse_port = options.reuse_port;
+    listener.unix_socket_mode = options.unix_socket_mode;
     listener.threads = options.threads;
     listener.thread_name = options.thread_name;
     listener.thread_watch = options.thread_watch;
@@ -90,7 +90,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   }
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
-    if (auto refusal = gate_.Refuse(exchange->head())) return std::move(*refusal);
+    if (auto refusal = gate_.Refuse(exchange->head(), exchange->over_unix_socket())) return std::move(*refusal);
     for (HttpProtocol* protocol : protocols_) {
       if (auto answer = protocol->Answer(*this, exchange)) return std::move(*answer);
     }

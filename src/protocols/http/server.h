@@ -16,6 +16,7 @@
 #include "protocols/access/access_policy.h"
 #include "protocols/net/client_limits.h"
 #include "protocols/net/control_pool.h"
+#include "protocols/net/listening_socket.h"
 #include "protocols/net/tls.h"
 #include "serving/model_control.h"
 #include "serving/on_demand_loader.h"
@@ -32,6 +33,7 @@ class HttpServer {
     std::string address = "0.0.0.0";
     uint16_t port = 8000;  // 0: the system chooses
     bool reuse_port = false;
+    uint32_t unix_socket_mode = kUnixSocketMode;
     int threads = 2;
     // The limit of a body.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
@@ -66,6 +68,7 @@ class HttpServer {
                                                    const Options& options);
   ~HttpServer();
 
+  // 0 if it listens on Unix sockets only.
   uint16_t bound_port() const;
   // The number of open connections. Any thread.
   size_t connection_count() const;

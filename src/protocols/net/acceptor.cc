@@ -16,8 +16,8 @@ constexpr int64_t kPauseNs = 100'000'000;
 }  // namespace
 
 Status Acceptor::Start() {
-  for (const UniqueFd& socket : sockets_) {
-    BRAID_RETURN_IF_ERROR(loop().Watch(socket.get(), EPOLLIN, shared_from_this()));
+  for (const ListeningSocket& socket : sockets_) {
+    BRAID_RETURN_IF_ERROR(loop().Watch(socket.fd.get(), EPOLLIN, shared_from_this()));
   }
   return OkStatus();
 }
@@ -25,7 +25,7 @@ Status Acceptor::Start() {
 void Acceptor::Stop() {
   if (sockets_.empty()) return;
   if (pause_) loop().Withdraw(*pause_);
-  for (const UniqueFd& socket : sockets_) loop().Unwatch(socket.get());
+  for (const ListeningSocket& socket : sockets_) loop().Unwatch(socket.fd.get());
   sockets_.clear();
 }
 
@@ -54,8 +54,9 @@ bool Acceptor::TakeAll() {
       taker.take(std::move(*shared));
     });
   };
-  return std::ranges::all_of(
-      sockets_, [&](const UniqueFd& socket) { return AcceptAll(socket.get(), *limits_->connections, deal); });
+  return std::ranges::all_of(sockets_, [&](const ListeningSocket& socket) {
+    return AcceptAll(socket.fd.get(), *limits_->connections, deal);
+  });
 }
 
 }  // namespace braid

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "protocols/net/client_limits.h"
 #include "protocols/net/event_loop.h"
 #include "protocols/net/listening_socket.h"
@@ -25,7 +24,7 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
     std::function<void(AcceptedSocket)> take;  // on the loop's thread
   };
 
-  Acceptor(std::vector<UniqueFd> sockets, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
+  Acceptor(std::vector<ListeningSocket> sockets, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
       : sockets_(std::move(sockets)), limits_(std::move(limits)), takers_(std::move(takers)) {}
 
   // Starts to accept connections. Errors: those of the system. REQUIRES: the first loop does not run yet.
@@ -39,7 +38,7 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
   bool TakeAll();
   EventLoop& loop() { return *takers_.front().loop; }
 
-  std::vector<UniqueFd> sockets_;               // empty once stopped
+  std::vector<ListeningSocket> sockets_;        // empty once stopped
   const std::shared_ptr<ClientLimits> limits_;  // shared with the other ports
   const std::vector<Taker> takers_;
   size_t next_ = 0;

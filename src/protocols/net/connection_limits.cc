@@ -28,9 +28,18 @@ std::array<uint8_t, 8> KeyOf(const sockaddr_storage& peer) {
 
 }  // namespace
 
-ConnectionLimits::Place ConnectionLimits::Take(const sockaddr_storage& peer) {
+ConnectionLimits::Place ConnectionLimits::Take(const sockaddr_storage& peer) { return Take(KeyOf(peer)); }
+
+ConnectionLimits::Place ConnectionLimits::TakeForUser(uid_t user) {
+  // Addresses that begin with this byte are of groups, so no connection has one.
+  std::array<uint8_t, 8> key = {0xff};
+  std::memcpy(key.data() + 4, &user, sizeof user);
+  return Take(key);
+}
+
+ConnectionLimits::Place ConnectionLimits::Take(const std::array<uint8_t, 8>& key) {
   Place place;
-  place.address_ = KeyOf(peer);
+  place.address_ = key;
   MutexLock lock(mutex_);
   if (open_.load(std::memory_order_relaxed) >= options_.most) {
     refusals_.Count(Limit::kConnections, fmt::format("{} connections are open", options_.most));

@@ -4,10 +4,12 @@
 //   auto place = limits->Take(peer);
 //   if (!place) ...  // refused and counted; the log has a line when refusals begin
 //
-// An IPv6 address counts by its first 64 bits, since one machine usually has all addresses below them.
+// An IPv6 address counts by its first 64 bits, since one machine usually has all addresses below them. Clients
+// of a Unix socket count by their user.
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -49,10 +51,13 @@ class ConnectionLimits : public std::enable_shared_from_this<ConnectionLimits> {
 
   // Returns a place for a connection from `peer`, or none beyond a limit. Any thread.
   Place Take(const sockaddr_storage& peer);
+  // The same for a connection over a Unix socket.
+  Place TakeForUser(uid_t user);
 
   size_t open() const { return open_.load(std::memory_order_relaxed); }
 
  private:
+  Place Take(const std::array<uint8_t, 8>& key);
   void Leave(const std::array<uint8_t, 8>& address);
 
   const Options options_;

@@ -1,5 +1,6 @@
 #include "protocols/net/listening_socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,11 +10,16 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/guard.h"
+#include "base/unix_address.h"
 
 namespace braid {
 namespace {
+
+// Limit on the ports that are tried at several addresses.
+constexpr int kTriesOfPorts = 16;
 
 struct AddressInfoDeleter {
   void operator()(addrinfo* info) const { ::freeaddrinfo(info); }
@@ -33,14 +39,22 @@ Result<AddressInfo> Resolve(const std::string& address, uint16_t port) {
   return InvalidArgumentError("cannot resolve the address '" + address + "': " + ::gai_strerror(failure));
 }
 
-Result<UniqueFd> ListenOnOne(const std::string& address, uint16_t port, bool reuse_port) {
-  const std::string where = address + ":" + std::to_string(port);
-  BRAID_ASSIGN_OR_RETURN(const AddressInfo info, Resolve(address, port));
+struct ListenOptions {
+  uint16_t port;
+  bool reuse_port;
+  bool only_v6;  // of "::"
+};
+
+Result<UniqueFd> ListenOnOne(const std::string& address, const ListenOptions& options) {
+  const std::string where = address + ":" + std::to_string(options.port);
+  BRAID_ASSIGN_OR_RETURN(const AddressInfo info, Resolve(address, options.port));
   UniqueFd fd(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError("cannot create a socket for " + where, errno);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (reuse_port && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
+  if (options.only_v6 && info->ai_family == AF_INET6)
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (options.reuse_port && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
     return ErrnoError("cannot share the port of " + where, errno);
   }
   if (::bind(fd.get(), info->ai_addr, info->ai_addrlen) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
@@ -51,6 +65,7 @@ Result<UniqueFd> ListenOnOne(const std::string& address, uint16_t port, bool reu
 }
 
 bool IsLoopbackAddress(const std::string& address) {
+  if (IsUnixAddress(address)) return true;
   const auto info = Resolve(address, 0);
   if (!info.ok()) return false;
   if ((*info)->ai_family == AF_INET) {
@@ -61,6 +76,48 @@ bool IsLoopbackAddress(const std::string& address) {
   sockaddr_in6 v6{};
   std::memcpy(&v6, (*info)->ai_addr, std::min<size_t>(sizeof(v6), (*info)->ai_addrlen));
   return (*info)->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+bool ListsV4(const std::string& addresses) {
+  return std::ranges::any_of(ListedAddresses(addresses), [](const std::string& address) {
+    in_addr parsed{};
+    return ::inet_pton(AF_INET, address.c_str(), &parsed) == 1;
+  });
+}
+
+// Returns the port of a socket, or 0 if it has none.
+uint16_t PortOf(const UniqueFd& fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return 0;
+}
+
+Result<std::vector<ListeningSocket>> ListenOnAll(const std::vector<std::string>& addresses,
+                                                 ListenOptions options, uint32_t mode) {
+  std::vector<ListeningSocket> sockets;
+  for (const std::string& address : addresses) {
+    if (IsUnixAddress(address)) {
+      BRAID_ASSIGN_OR_RETURN(const std::string path, UnixPath(address));
+      BRAID_ASSIGN_OR_RETURN(UnixListener listener, ListenAtPath(path, mode));
+      sockets.push_back({std::move(listener.fd), std::move(listener.file)});
+      continue;
+    }
+    BRAID_ASSIGN_OR_RETURN(UniqueFd fd, ListenOnOne(address, options));
+    if (options.port == 0) options.port = PortOf(fd);
+    sockets.push_back({std::move(fd)});
+  }
+  return sockets;
+}
+
+// Returns the user at the other end of a Unix socket.
+uid_t UserOf(const UniqueFd& fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer.uid;
 }
 
 }  // namespace
@@ -77,14 +134,13 @@ std::vector<std::string> ListedAddresses(const std::string& addresses) {
   return parts;
 }
 
-Result<std::vector<UniqueFd>> ListenOn(const std::string& addresses, uint16_t port, bool reuse_port) {
-  std::vector<UniqueFd> sockets;
-  for (const std::string& address : ListedAddresses(addresses)) {
-    BRAID_ASSIGN_OR_RETURN(UniqueFd socket, ListenOnOne(address, port, reuse_port));
-    if (port == 0) port = PortOf(socket.get());
-    sockets.push_back(std::move(socket));
+Result<std::vector<ListeningSocket>> ListenOn(const std::string& addresses, uint16_t port, bool reuse_port,
+                                              uint32_t mode) {
+  // The port that the system chooses for one address may be taken at another.
+  for (int tries = port == 0 ? kTriesOfPorts : 1;; --tries) {
+    auto sockets = ListenOnAll(ListedAddresses(addresses), {port, reuse_port, ListsV4(addresses)}, mode);
+    if (sockets.ok() || sockets.status().code() != StatusCode::kUnavailable || tries <= 1) return sockets;
   }
-  return sockets;
 }
 
 bool AcceptAll(int fd, ConnectionLimits& limits, const std::function<void(AcceptedSocket)>& take) {
@@ -96,27 +152,21 @@ bool AcceptAll(int fd, ConnectionLimits& limits, const std::function<void(Accept
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK;
     }
+    const bool is_unix = peer.ss_family == AF_UNIX;
     const int on = 1;
-    ::setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!is_unix) ::setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     GuardedOrReport("accepting a connection", [&] {
-      ConnectionLimits::Place place = limits.Take(peer);
-      if (place) take({std::move(client), std::move(place)});
+      ConnectionLimits::Place place = is_unix ? limits.TakeForUser(UserOf(client)) : limits.Take(peer);
+      if (place) take({std::move(client), std::move(place), is_unix});
     });
   }
 }
 
-uint16_t PortOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  if (address.ss_family == AF_INET6) {
-    sockaddr_in6 v6{};
-    std::memcpy(&v6, &address, sizeof(v6));
-    return ntohs(v6.sin6_port);
+uint16_t PortOf(const std::vector<ListeningSocket>& sockets) {
+  for (const ListeningSocket& socket : sockets) {
+    if (const uint16_t port = PortOf(socket.fd); port != 0) return port;
   }
-  sockaddr_in v4{};
-  std::memcpy(&v4, &address, sizeof(v4));
-  return ntohs(v4.sin_port);
+  return 0;
 }
 
 bool IsLoopback(const std::string& addresses) {
