@@ -111,7 +111,7 @@ def test_each_of_several_addresses_is_served(repository, serve):
         address = f"{host}:{server.grpc.rpartition(':')[2]}"
         with tritonclient.grpc.InferenceServerClient(address) as client:
             assert client.is_server_live()
-    assert f"port {port} also listens on 127.0.0.2" in server.log
+    assert f"also at http 127.0.0.2:{port}, grpc 127.0.0.2:" in server.stdout
     assert "reachable from other machines" not in server.stdout
 
 

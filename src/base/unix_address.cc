@@ -33,7 +33,8 @@ Result<std::string> UnixPath(std::string_view address) {
   std::string_view text = address.substr(kUnix.size());
   if (text.starts_with("//")) {
     text.remove_prefix(2);
-    if (!text.starts_with('/')) return refuse("names a host; it must have the form unix:PATH or unix:///PATH");
+    if (!text.starts_with('/'))
+      return refuse("names a host; it must have the form unix:PATH or unix:///PATH");
   }
   if (text.empty() || text.ends_with('/')) return refuse("has no file name; it must have the form unix:PATH");
   if (text.find('\0') != std::string_view::npos) return refuse("has a NUL byte");
@@ -41,8 +42,8 @@ Result<std::string> UnixPath(std::string_view address) {
   std::string path = std::filesystem::absolute(text, error).string();
   if (error) return refuse("is relative to a folder that is unknown: " + error.message());
   if (path.size() > kMostBytes) {
-    return refuse("has a path of " + std::to_string(path.size()) + " bytes; a Unix socket's path has at most " +
-                  std::to_string(kMostBytes));
+    return refuse("has a path of " + std::to_string(path.size()) +
+                  " bytes; a Unix socket's path has at most " + std::to_string(kMostBytes));
   }
   return path;
 }

@@ -65,5 +65,11 @@ TEST(Utf8, KnowsWhatDoesNotPrint) {
   }
 }
 
+TEST(ShellQuoted, IsOneWord) {
+  EXPECT_EQ(ShellQuoted("a b"), "'a b'");
+  EXPECT_EQ(ShellQuoted("it's $HOME"), R"('it'\''s $HOME')");
+  EXPECT_EQ(ShellQuoted(""), "''");
+}
+
 }  // namespace
 }  // namespace braid

@@ -163,6 +163,15 @@ TEST(Address, HasAPortOrTheProtocols) {
   EXPECT_EQ(ParseAddress("host:80", "8000")->authority(), "host:80");
   EXPECT_EQ(ParseAddress("https://host/", "8000")->authority(), "host:8000");
   EXPECT_EQ(ParseAddress("[::1]:9", "8000")->authority(), "[::1]:9");
+  const Address tcp = *ParseServerAddress("host:80", "8000");
+  EXPECT_EQ(tcp.name(), "host:80");
+  EXPECT_EQ(tcp.http_host(), "host:80");
+  const Address file = *ParseServerAddress("unix:///run/http.sock", "8000");
+  EXPECT_EQ(file.host, "/run/http.sock");
+  EXPECT_EQ(file.name(), "unix:/run/http.sock");
+  EXPECT_EQ(file.http_host(), "localhost");
+  // An answer of another program must not lead to a file.
+  EXPECT_FALSE(ParseAddress("unix:/run/http.sock", "8000").ok());
   for (const char* bad : {"", ":80", "h:x", "[::1", "h:123456"})
     EXPECT_FALSE(ParseAddress(bad, "1").ok()) << bad;
 }

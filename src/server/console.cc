@@ -55,9 +55,10 @@ Console::Console(Dependencies dependencies)
                .ports =
                    [this] {
                      const auto now = addresses_.Get();
-                     return ConsolePorts{EndpointHere(FirstEndpoint(now->http)), EndpointHere(FirstEndpoint(now->grpc)),
-                                         EndpointHere(FirstEndpoint(now->metrics)), EndpointHere(FirstEndpoint(now->admin)),
-                                         dependencies_.http_connections(), dependencies_.grpc_connections()};
+                     return ConsolePorts{
+                         EndpointHere(FirstEndpoint(now->http)),    EndpointHere(FirstEndpoint(now->grpc)),
+                         EndpointHere(FirstEndpoint(now->metrics)), EndpointHere(FirstEndpoint(now->admin)),
+                         dependencies_.http_connections(),          dependencies_.grpc_connections()};
                    },
                .history = history_,
                .log = dependencies_.seen.recent_log,

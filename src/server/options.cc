@@ -313,7 +313,8 @@ ConsolePlace ServerOptions::console_place() const {
   if (!allow_console) return ConsolePlace::kNone;
   if (!admin_address.empty()) return ConsolePlace::kAdminPort;
   if (!allow_metrics) return ConsolePlace::kNone;
-  const bool as_http = allow_http && (metrics_address.empty() || metrics_address == http.address);
+  const std::vector<std::string> of_http = ListedAddresses(WithoutUnixSockets(http.address));
+  const bool as_http = allow_http && ListedAddresses(metrics_addresses()) == of_http;
   return as_http || origin("allow-console") == OptionOrigin::kCommandLine ? ConsolePlace::kMetricsPort
                                                                           : ConsolePlace::kNone;
 }
@@ -321,8 +322,7 @@ ConsolePlace ServerOptions::console_place() const {
 bool ServerOptions::loopback_only() const {
   const auto loopback = [](bool open, const std::string& address) { return !open || IsLoopback(address); };
   return loopback(allow_http, http.address) && loopback(allow_grpc, grpc.address) &&
-         loopback(allow_metrics, metrics_addresses()) &&
-         loopback(!admin_address.empty(), admin_address);
+         loopback(allow_metrics, metrics_addresses()) && loopback(!admin_address.empty(), admin_address);
 }
 
 }  // namespace braid

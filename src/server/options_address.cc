@@ -114,17 +114,17 @@ Status CheckAddressesTogether(const ServerOptions& options) {
                    (metrics && HasUnixSocket(options.metrics_addresses())) ||
                    IsUnixAddress(options.admin_address);
   if (!any && options.origin("unix-socket-mode") != OptionOrigin::kDefault) {
-    return InvalidArgumentError(
-        "--unix-socket-mode needs a Unix socket, such as --http-address=unix:PATH");
+    return InvalidArgumentError("--unix-socket-mode needs a Unix socket, such as --http-address=unix:PATH");
   }
   const auto alone = [](bool reuses, const std::string& addresses) { return reuses && !HasPort(addresses); };
   for (const auto& [without, name] :
        {std::pair(alone(options.allow_http && options.http.reuse_port, options.http.address), "http"),
         std::pair(alone(options.allow_grpc && options.grpc.reuse_port, options.grpc.address), "grpc")}) {
     if (without) {
-      return InvalidArgumentError(fmt::format(
-          "--reuse-{0}-port needs a port, but --{0}-address has Unix sockets only, which no two servers share",
-          name));
+      return InvalidArgumentError(
+          fmt::format("--reuse-{0}-port needs a port, but --{0}-address has Unix sockets only, which no two "
+                      "servers share",
+                      name));
     }
   }
   return OkStatus();

@@ -582,7 +582,8 @@ const OptionSpec kOptionTable[] = {
     Works("host", "ADDR", Group::kHttp, {SetHost, ShowHost},
           "The address for HTTP, gRPC and metrics; 127.0.0.1 for local clients only"),
     Works("unix-socket-mode", "MODE", Group::kHttp, {SetUnixSocketMode, ShowUnixSocketMode},
-          "Permissions of Unix sockets' files, in octal; 0660 also lets the group of the server's user connect"),
+          "Permissions of Unix sockets' files, in octal; 0660 also lets the group of the server's user "
+          "connect"),
     Works("allow-http", "", Group::kHttp, Bool<&O::allow_http>(), "Serve HTTP"),
     Works("http-address", "ADDR", Group::kHttp, Addresses<Http<&H::address>>(),
           "Comma-separated addresses that HTTP listens on: IP addresses, host names, and unix:PATH"),
@@ -694,10 +695,10 @@ const OptionSpec kOptionTable[] = {
           "Lines in the format of --http-restricted-api, to keep secrets off the command line"),
     Works("grpc-restricted-protocol-file", "FILE", Group::kAccess, Text<&O::grpc_restricted_protocol_file>(),
           "Lines in the format of --grpc-restricted-protocol"),
-    Works(
-        "admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
-        "HTTP address for management, or unix:PATH: all APIs except inference and shared memory; port 0 picks "
-        "a free port"),
+    Works("admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
+          "HTTP address for management, or unix:PATH: all APIs except inference and shared memory; port 0 "
+          "picks "
+          "a free port"),
     Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
           "The APIs that only --admin-address serves; the other ports refuse them"),
 
@@ -778,7 +779,7 @@ const OptionSpec kOptionTable[] = {
           "Limit of open client connections, over HTTP and gRPC together; more are closed at once"),
     Works("max-connections-per-address", "N", Group::kCache,
           Int<Limits<&ClientLimits::Options::connections, &ConnectionLimits::Options::most_per_address>, 1>(),
-          "Limit of them from one address, or one IPv6 /64 network"),
+          "Limit of them from one address, one IPv6 /64 network, or one user over Unix sockets"),
     Works("memory-max-bytes", "BYTES", Group::kCache,
           {SetMemoryMaxBytes, Bytes<Limits<&ClientLimits::Options::memory_bytes>>().show},
           "Memory limit for clients: requests while they are read and run, and responses until they are "

@@ -165,7 +165,8 @@ std::string AddressesJson(const ServerAddresses& addresses) {
 std::string OtherAddresses(const ServerAddresses& addresses) {
   std::vector<std::string> others;
   for (const auto& [name, endpoints] : ByName(addresses)) {
-    for (size_t i = 1; i < endpoints->size(); ++i) others.push_back(fmt::format("{} {}", name, (*endpoints)[i]));
+    for (size_t i = 1; i < endpoints->size(); ++i)
+      others.push_back(fmt::format("{} {}", name, (*endpoints)[i]));
   }
   return fmt::format("{}", fmt::join(others, ", "));
 }

@@ -60,5 +60,28 @@ TEST(SampleRequest, IsNotMadeOfWhatJsonDoesNotCarry) {
   EXPECT_EQ(RequestFor({Input("IN", DataType::kInt32, {17})}), "");
 }
 
+TEST(SampleRequest, GoesToAUnixSocket) {
+  ServableInfo info;
+  info.name = "m";
+  Catalog catalog;
+  catalog.Publish(std::make_shared<ReadyServable>(std::move(info)));
+  ServerAddresses addresses;
+  addresses.http = {"unix:/run/it's.sock", "127.0.0.1:8000"};
+  EXPECT_EQ(
+      SampleRequest(catalog, addresses),
+      R"(curl -s --unix-socket '/run/it'\''s.sock' http://localhost/v2/models/m/infer -d '{"inputs":[]}')");
+}
+
+TEST(Addresses, AreTheFirstOfEachPortAndTheOthers) {
+  ServerAddresses addresses;
+  EXPECT_EQ(AddressesJson(addresses), "{}");
+  EXPECT_EQ(OtherAddresses(addresses), "");
+  addresses.http = {"127.0.0.1:1", "[::1]:1", "unix:/h"};
+  addresses.grpc = {"unix:/g"};
+  addresses.metrics = {"127.0.0.1:2", "unix:/m"};
+  EXPECT_EQ(AddressesJson(addresses), R"({"http":"127.0.0.1:1","grpc":"unix:/g","metrics":"127.0.0.1:2"})");
+  EXPECT_EQ(OtherAddresses(addresses), "http [::1]:1, http unix:/h, metrics unix:/m");
+}
+
 }  // namespace
 }  // namespace braid

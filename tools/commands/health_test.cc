@@ -18,6 +18,8 @@ TEST(ServerUrl, HasAHostAPortAndAScheme) {
   EXPECT_EQ(Read("localhost:1"), "localhost 1");
   EXPECT_EQ(Read("[::1]:65535"), "::1 65535");
   EXPECT_EQ(Read("[::1]"), "::1 8000");
+  EXPECT_EQ(Read("unix:/run/braid/http.sock"), "/run/braid/http.sock ");
+  EXPECT_EQ(Read("unix:///run/braid/http.sock"), "/run/braid/http.sock ");
 }
 
 TEST(ServerUrl, RefusesWhatIsNone) {

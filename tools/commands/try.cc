@@ -298,16 +298,19 @@ void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load
   std::string command = "curl -s";
   if (dialer.tls()) {
     if (!options.connect.tls.verify_peer) command += " --insecure";
-    if (!options.connect.tls.ca_file.empty()) command += " --cacert " + ShellQuoted(options.connect.tls.ca_file);
-    if (!options.connect.tls.cert_file.empty()) command += " --cert " + ShellQuoted(options.connect.tls.cert_file);
-    if (!options.connect.tls.key_file.empty()) command += " --key " + ShellQuoted(options.connect.tls.key_file);
+    if (!options.connect.tls.ca_file.empty())
+      command += " --cacert " + ShellQuoted(options.connect.tls.ca_file);
+    if (!options.connect.tls.cert_file.empty())
+      command += " --cert " + ShellQuoted(options.connect.tls.cert_file);
+    if (!options.connect.tls.key_file.empty())
+      command += " --key " + ShellQuoted(options.connect.tls.key_file);
   }
   if (dialer.address().is_unix()) command += " --unix-socket " + ShellQuoted(dialer.address().host);
   for (const std::string& header : options.connect.headers) command += " -H " + ShellQuoted(header);
   command += fmt::format(
       " {} -H 'Content-Type: application/json' -d {}",
-      ShellQuoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http", dialer.address().http_host(),
-                         load::ModelPath(request.model, request.version))),
+      ShellQuoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http",
+                              dialer.address().http_host(), load::ModelPath(request.model, request.version))),
       ShellQuoted(body.json));
   std::cout << command << '\n';
 }

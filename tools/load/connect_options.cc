@@ -17,8 +17,9 @@ bool ParseWhole(const std::string& text, T* value) {
 }  // namespace
 
 void ConnectOptions::AddTo(CLI::App& app) {
-  app.add_option("-u,--url", url,
-                 "HOST:PORT or unix:PATH of the server; by default localhost:8000, with -i grpc localhost:8001")
+  app.add_option(
+         "-u,--url", url,
+         "HOST:PORT or unix:PATH of the server; by default localhost:8000, with -i grpc localhost:8001")
       ->group("Server");
   app.add_option("-i,--protocol", protocol, "http or grpc")
       ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))

@@ -42,7 +42,7 @@ class GrpcServer {
     int port = 8001;          // 0: the system chooses; see bound_port()
     bool reuse_port = false;  // share the port with other processes
     uint32_t unix_socket_mode = kUnixSocketMode;
-    int infer_threads = 0;    // 0: half as many as cores
+    int infer_threads = 0;  // 0: half as many as cores
 
     // The limit of one received message, after inflation.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;

@@ -32,7 +32,11 @@ constexpr size_t kInflatedHere = 1024;
 
 Connection::Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place,
                        bool over_unix_socket)
-    : io_(std::move(io)), place_(std::move(place)), over_unix_socket_(over_unix_socket), socket_(std::move(socket)), body_(io_->options()) {}
+    : io_(std::move(io)),
+      place_(std::move(place)),
+      over_unix_socket_(over_unix_socket),
+      socket_(std::move(socket)),
+      body_(io_->options()) {}
 
 Status Connection::Start() {
   return io_->loop().Watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, shared_from_this());

@@ -89,5 +89,18 @@ TEST_F(HttpGateTest, OriginsAreWrittenAsBrowsersDo) {
   }
 }
 
+TEST_F(HttpGateTest, AnyNamePassesOverAUnixSocket) {
+  options_.loopback = true;
+  HttpHead head;
+  head.method(verb::get);
+  head.insert("Host", "braid.example");
+  EXPECT_EQ(HttpGate(options_).Refuse(head, false)->status, 403u);
+  EXPECT_FALSE(HttpGate(options_).Refuse(head, true));
+  // The origin counts: a proxy may forward requests of pages.
+  head.method(verb::post);
+  head.insert("Origin", "http://evil.example");
+  EXPECT_EQ(HttpGate(options_).Refuse(head, true)->status, 403u);
+}
+
 }  // namespace
 }  // namespace braid

@@ -90,7 +90,8 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
   }
 
   Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) override {
-    if (auto refusal = gate_.Refuse(exchange->head(), exchange->over_unix_socket())) return std::move(*refusal);
+    if (auto refusal = gate_.Refuse(exchange->head(), exchange->over_unix_socket()))
+      return std::move(*refusal);
     for (HttpProtocol* protocol : protocols_) {
       if (auto answer = protocol->Answer(*this, exchange)) return std::move(*answer);
     }

@@ -24,7 +24,8 @@ class Acceptor final : public EventLoop::Watcher, public std::enable_shared_from
     std::function<void(AcceptedSocket)> take;  // on the loop's thread
   };
 
-  Acceptor(std::vector<ListeningSocket> sockets, std::shared_ptr<ClientLimits> limits, std::vector<Taker> takers)
+  Acceptor(std::vector<ListeningSocket> sockets, std::shared_ptr<ClientLimits> limits,
+           std::vector<Taker> takers)
       : sockets_(std::move(sockets)), limits_(std::move(limits)), takers_(std::move(takers)) {}
 
   // Starts to accept connections. Errors: those of the system. REQUIRES: the first loop does not run yet.

@@ -52,5 +52,17 @@ TEST(ConnectionLimits, AMachineIsItsFirst64BitsOfIpv6) {
   EXPECT_TRUE(limits->Take(Address("2001:db8:1:3::1")));
 }
 
+TEST(ConnectionLimits, ClientsOfAUnixSocketCountByTheirUser) {
+  Refusals refusals(nullptr);
+  const auto limits = std::make_shared<ConnectionLimits>(ConnectionLimits::Options{10, 1}, refusals);
+  const ConnectionLimits::Place root = limits->TakeForUser(0);
+  EXPECT_TRUE(root);
+  EXPECT_FALSE(limits->TakeForUser(0));
+  const ConnectionLimits::Place other = limits->TakeForUser(1000);
+  EXPECT_TRUE(other);
+  EXPECT_TRUE(limits->Take(Address("0.0.0.0")));
+  EXPECT_TRUE(limits->Take(Address("232.3.0.0")));  // the bytes of user 1000
+}
+
 }  // namespace
 }  // namespace braid

@@ -52,8 +52,7 @@ Status RemoveDeadSocket(const std::string& path) {
   const UniqueFd probe = NewSocket();
   if (!probe.valid()) return ErrnoError("a socket", errno);
   const sockaddr_un name = UnixName(path);
-  const bool connected =
-      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  const bool connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
   // A socket of another kind, or with many waiting clients, has a server too.
   if (connected || errno == EAGAIN || errno == EPROTOTYPE)
     return UnavailableError("Socket '" + UnixAddress(path) + "' already in use");
