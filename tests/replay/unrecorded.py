@@ -20,6 +20,7 @@ UNRECORDED = {
     "test_repository.py::test_poll_sees*": "the server polls at its own times",
     "test_statistics_metrics.py::test_summaries_and_histograms": "two models answer on one stream",
     "test_large.py::*": "gigabytes",
+    "test_unix_sockets.py::*": "clients at Unix sockets, where the recorder has no proxies",
     "test_environments.py::*": "whole Python environments, gigabytes",
     "test_grpc_extra.py::test_ten_million_strings": "hundreds of megabytes",
     "test_logging.py::test_metadata_of_clients_makes_no_lines*": "metadata that gRPC itself takes away",
