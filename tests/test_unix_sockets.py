@@ -18,7 +18,9 @@ import pytest
 import tritonclient.grpc
 from harness.access import access
 from harness.ports import free_port
+from harness.repository import config, per_request
 from harness.server import BINARY, Server, UnixConnection
+from harness.waiting import wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 BODY = json.dumps({"inputs": [{"name": "IN", "shape": [2], "datatype": "FP32", "data": [3, 4]}]})
@@ -432,19 +434,18 @@ def test_a_socket_turns_its_protocol_on_without_a_port(folder, serve, repository
 
 
 def test_a_signal_during_requests_leaves_their_answers(repository, serve, folder):
-    repository.add("slow", """
-        import time
-        import triton_python_backend_utils as pb_utils
-        class TritonPythonModel:
-            def execute(self, requests):
-                time.sleep(0.3)
-                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(
-                    request, "IN").as_numpy())]) for request in requests]
-        """, 'max_batch_size: 0 input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ] '
-        'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]')  # fmt: skip
+    source = per_request(
+        """
+        open(os.path.join(self.args["model_repository"], "STARTED"), "w").close()
+        time.sleep(0.3)
+        return respond(OUT=get(request, "IN"))
+        """
+    )
+    repository.add("slow", source, config("slow", [("IN", "FP32", [2])], [("OUT", "FP32", [2])]))
     server = serve(repository, *at(folder))
     with contextlib.closing(UnixConnection(folder / "http.sock")) as connection:
         connection.request("POST", "/v2/models/slow/infer", BODY)
+        wait_until((repository.path / "slow" / "STARTED").exists, 20.0, "the execution")
         server.process.send_signal(signal.SIGTERM)
         assert json.loads(connection.getresponse().read())["outputs"][0]["data"] == [3.0, 4.0]
     server.stop()
