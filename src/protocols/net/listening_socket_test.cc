@@ -1,7 +1,9 @@
 #include "protocols/net/listening_socket.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -101,6 +103,14 @@ TEST_F(ListeningSocketTest, FaultsNameTheAddress) {
   path_ = folder_ + "/none/s";
   EXPECT_EQ(Why(), "cannot listen on unix:" + path_ + ": the folder " + folder_ +
                        "/none: No such file or directory");
+}
+
+TEST_F(ListeningSocketTest, TheWaitForAFolderEnds) {
+  const UniqueFd held(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  // Port 0 leads to no second wait.
+  EXPECT_EQ(ListenOn("unix:" + path_, 0, false).status().message(),
+            "cannot listen on unix:" + path_ + ": another process locks the folder " + folder_);
 }
 
 TEST_F(ListeningSocketTest, OneOfManyReplacesADeadSocket) {

@@ -19,7 +19,7 @@ namespace {
 
 // Limit on the wait for other servers that open sockets in the same folder. Each takes less than a
 // millisecond.
-constexpr int64_t kMostWaitNs = 5 * kSecondNs;
+constexpr int64_t kMostWaitNs = 2 * kSecondNs;
 constexpr std::chrono::milliseconds kPause{5};
 
 UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
@@ -37,7 +37,8 @@ Result<UniqueFd> LockFolderOf(const std::string& path) {
   const int64_t deadline_ns = SteadyNowNs() + kMostWaitNs;
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return ErrnoError("locking the folder " + folder, errno);
-    if (SteadyNowNs() > deadline_ns) return UnavailableError("another process locks the folder " + folder);
+    if (SteadyNowNs() > deadline_ns)
+      return FailedPreconditionError("another process locks the folder " + folder);
     std::this_thread::sleep_for(kPause);
   }
   return fd;

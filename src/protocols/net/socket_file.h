@@ -39,8 +39,8 @@ struct UnixListener {
 // of them before the first client can connect. Replaces the file of a socket whose server is dead.
 //
 // Servers that open sockets in one folder take turns, so that none takes another's new socket for a dead one.
-// Errors: UNAVAILABLE "Socket 'unix:{path}' already in use"; FAILED_PRECONDITION for another kind of file;
-// those of the system.
+// Errors: UNAVAILABLE "Socket 'unix:{path}' already in use"; FAILED_PRECONDITION for another kind of file,
+// or if another process locks the folder for long; those of the system.
 Result<UnixListener> ListenAtPath(const std::string& path, uint32_t mode);
 
 }  // namespace braid
