@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"parameters { key: 'ANY_TENSORS' value { string_value: '1' } }",
               "parameter ANY_TENSORS of model 'm' is '1'; expected true or false"},
         Fault{
-            "parameters { key: 'ANY_TENSORS' value { string_value: 'true' } }",
+            "max_batch_size: 1 parameters { key: 'ANY_TENSORS' value { string_value: 'true' } }",
             "parameter ANY_TENSORS of model 'm' needs backend \"python\" and max_batch_size 0, and excludes "
             "input, output and sequence_batching"},
         Fault{"parameters { key: 'FORCE_CPU_ONLY_INPUT_TENSORS' value { string_value: 'x' } }",
