@@ -21,6 +21,8 @@ SourceReader::Options ReaderOptions(const FolderOptions& options) {
 FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& folders, ServableTable& table,
                          Drains& drains, FolderMakers makers, const ErrorTexts& error_texts, Logger& log)
     : options_(options),
+      folders_(folders),
+      copies_on_request_(options.folders->control_mode == ControlMode::kExplicit),
       table_(table),
       drains_(drains),
       error_texts_(error_texts),
@@ -32,7 +34,11 @@ FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& fold
 // ---- several models ----
 
 LoadSet FolderLoads::Collect(const std::vector<LoadRequest>& wanted) const {
-  return CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
+  return CollectLoads(wanted, {.uses =
+                                   [this](const LoadRequest& one) {
+                                     if (one.files.empty() && copies_on_request_) folders_.Update(one.model_name);
+                                     return reader_.ModelsUsed(one);
+                                   },
                                .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
 }
 

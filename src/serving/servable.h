@@ -95,6 +95,8 @@ struct ServableInfo {
   std::optional<StatefulSpec> stateful = {};
   // See SequenceKeeper::identity(). Set by the repository if sequences may be saved.
   std::string sequence_identity = {};
+  // Keeps the local copy of files in an object store, which its processes may read at any time.
+  std::shared_ptr<const void> files = {};
   // Extra labels for the metrics of this model.
   std::vector<std::pair<std::string, std::string>> metric_tags;
 
