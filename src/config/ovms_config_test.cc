@@ -156,7 +156,7 @@ TEST(ParseOvmsConfig, AValueThatIsNoneIsAFaultOfItsModel) {
        "/color_format: color format 'NV12_2:RGB' is not supported: it needs"},
       {R"j("mean": "1,x")j", "/mean: invalid list of numbers '1,x'"},
       {R"j("scale": 0)j", "/scale: a scale of 0"},
-      {R"j("base_path": "s3://bucket/m")j", "/base_path: 's3://bucket/m' is remote"},
+      {R"j("base_path": "hdfs://bucket/m")j", "/base_path: 'hdfs://bucket/m': expected a folder, or a URL with"},
       {R"j("max_sequence_number": 5)j",
        "/max_sequence_number: Stateful model config parameter used for non stateful"},
       {R"j("idle_sequence_cleanup": true)j", "Stateful model config parameter used for non stateful model"},
@@ -477,7 +477,7 @@ TEST(ModelConfigFromOptions, FaultsNameTheirOption) {
   const std::pair<std::map<std::string, std::string>, const char*> cases[] = {
       {{{"model_path", "/m"}}, "--model_name: is missing"},
       {{{"model_name", "m"}}, "--model_path: is missing"},
-      {{{"model_name", "m"}, {"model_path", "gs://x"}}, "--model_path: 'gs://x' is remote"},
+      {{{"model_name", "m"}, {"model_path", "gs:///x"}}, "--model_path: 'gs:///x': expected gs://BUCKET/PATH"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"shape", "(x)"}}, "--shape: invalid shape '(x)'"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"nireq", "x"}}, "--nireq: expected an integer, got 'x'"},
       {{{"model_name", "m"}, {"model_path", "/m"}, {"nireq", "-1"}}, "--nireq: expected an integer from 0"},

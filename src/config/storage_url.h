@@ -15,17 +15,21 @@ namespace braid {
 struct StorageUrl {
   enum class Store : unsigned char { kS3, kGoogle, kAzure };
   Store store = Store::kS3;
-  std::string endpoint = {};  // S3: "http://HOST:PORT"; empty: the credentials' or the store's own
-  std::string account = {};   // Azure: the name or host of the account; empty: the credentials'
-  std::string bucket = {};    // Azure: the container
-  std::string path = {};      // in the bucket, without slashes at its ends; may be empty
-  std::string text = {};      // the whole URL, without a slash at its end
+  // S3: "http://HOST:PORT"; empty: named by the credentials, or the store's own.
+  std::string endpoint = {};
+  // Azure: the name or host of the account; empty: named by the credentials.
+  std::string account = {};
+  std::string bucket = {};  // Azure: the container
+
+  // In the bucket, without slashes at its ends; may be empty.
+  std::string path = {};
+  std::string text = {};  // the whole URL, without a slash at its end
 
   // Returns the place of a file or folder beneath this one. REQUIRES: IsPlainRelativePath(name).
   StorageUrl Beneath(const std::string& name) const;
 };
 
-// Whether the text has a scheme ("s3://"), supported or not: it is no path of this machine.
+// Whether the text has a scheme ("s3://"), supported or not.
 bool IsUrl(std::string_view text);
 
 // Errors: INVALID_ARGUMENT; the text names the expected form.

@@ -227,14 +227,16 @@ Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& conf
   OvmsModelConfig here = config;
   here.base_path = place.path;
   BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(here, version, path));
-  loaded.info.files = place.copy;
   loaded.info.name = config.name;
   loaded.info.version = version;
   if (options_.sequence_vault != nullptr && loaded.info.stateful) {
     const std::string who = "'" + config.name + "' version " + std::to_string(version);
     loaded.info.sequence_identity = IdentityOfModel(path, DescribeStates(*loaded.info.stateful), who, log_);
   }
-  return makers_.make_servable(std::move(loaded.info), std::move(loaded.model));
+  BRAID_ASSIGN_OR_RETURN(auto made,
+                         makers_.make_servable(std::move(loaded.info), std::move(loaded.model)));
+  made->KeepFiles(place.copy);
+  return made;
 }
 
 // Retires the versions that the policy did not choose. If a chosen version does not serve, retires only those

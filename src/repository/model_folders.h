@@ -31,6 +31,8 @@ class ModelFolders {
   explicit ModelFolders(std::vector<std::string> repositories, ObjectStorage* storage = nullptr,
                         bool on_request = false, int threads = 1);
 
+  // Whether a repository is in an object store.
+  bool remote() const { return !remote_.empty(); }
   // Reads the names of the models in object stores and, if not `on_request`, copies models that have
   // changed. Blocks. Errors: a store that cannot be read.
   Status Refresh(Logger& log) const;

@@ -105,7 +105,6 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   info.makes_calls = backend->RunsUserCode();
-  info.files = source.copy;
   // User code decides at run time which states it gives to be kept.
   const bool may_keep = !info.initial_states.empty() || (info.makes_calls && config->has_sequence_batching());
   if (options_.sequence_vault != nullptr && may_keep) {
@@ -118,7 +117,9 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     info.device_inputs = model->device_tensors().inputs;
     info.device_outputs = model->device_tensors().outputs && info.initial_states.empty();
   }
-  return makers_.make_model(std::move(info), std::move(model), progress);
+  BRAID_ASSIGN_OR_RETURN(auto made, makers_.make_model(std::move(info), std::move(model), progress));
+  made->KeepFiles(source.copy);
+  return made;
 }
 
 void VersionLoader::BeginShutdown() const {

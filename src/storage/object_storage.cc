@@ -30,8 +30,8 @@ constexpr double kMebi = 1 << 20;
 // Left free on the disk.
 constexpr uint64_t kSpareBytes = uint64_t{16} << 20;
 
-// A file that the models' code has changed must be copied again.
-Result<struct stat> StatCopied(const std::string& path, uint64_t size) {
+// Returns the time of a copied file.
+Result<int64_t> TimeOfCopied(const std::string& path, uint64_t size) {
   struct stat info = {};
   if (::lstat(path.c_str(), &info) != 0) return ErrnoError("'" + path + "'", errno);
   if (!S_ISREG(info.st_mode)) return InternalError("'" + path + "' is not a file");
@@ -39,7 +39,7 @@ Result<struct stat> StatCopied(const std::string& path, uint64_t size) {
     return UnavailableError(
         fmt::format("'{}' has {} bytes, and the object has {}", path, info.st_size, size));
   }
-  return info;
+  return info.st_mtim.tv_sec * kSecondNs + info.st_mtim.tv_nsec;
 }
 
 std::string NameOfUrl(const StorageUrl& url) {
@@ -123,20 +123,27 @@ Result<std::shared_ptr<LocalCopy>> RemoteFolder::CopyAll(const Listing& listing,
     return ErrnoError("'" + copy->path() + "'", fault.value());
   std::vector<std::string> missing;
   for (const auto& [path, object] : listing) {
-    const std::string target = copy->path() + "/" + path;
-    if (before != nullptr) {
-      const auto known = before->listing_.find(path);
-      const std::string source = before->path() + "/" + path;
-      fs::create_directories(fs::path(target).parent_path(), fault);
-      if (known != before->listing_.end() && known->second == object &&
-          StatCopied(source, object.size).ok() && ::link(source.c_str(), target.c_str()) == 0)
-        continue;
-    }
-    missing.push_back(path);
+    if (before == nullptr || !Link(*before, path, object, copy->path() + "/" + path)) missing.push_back(path);
   }
   if (!missing.empty()) BRAID_RETURN_IF_ERROR(named(storage_.Copy(url_, listing, missing, copy->path())));
+  for (const auto& [path, object] : listing) {
+    BRAID_ASSIGN_OR_RETURN(copy->written_ns_[path], TimeOfCopied(copy->path() + "/" + path, object.size));
+  }
   copy->listing_ = listing;
   return copy;
+}
+
+// Links a file that the earlier copy has, unless a model's code has changed it.
+bool RemoteFolder::Link(const LocalCopy& before, const std::string& path, const StoredObject& object,
+                        const std::string& target) {
+  const auto known = before.listing_.find(path);
+  if (known == before.listing_.end() || known->second != object) return false;
+  const std::string source = before.path() + "/" + path;
+  const auto written_ns = TimeOfCopied(source, object.size);
+  if (!written_ns.ok() || *written_ns != before.written_ns_.at(path)) return false;
+  std::error_code fault;
+  fs::create_directories(fs::path(target).parent_path(), fault);
+  return ::link(source.c_str(), target.c_str()) == 0;
 }
 
 Result<std::shared_ptr<const LocalCopy>> RemoteFolder::Get() const {
@@ -259,8 +266,8 @@ Status ObjectStorage::Copy(const StorageUrl& url, const Listing& listing,
   }));
   for (const std::string& file : files) {
     const std::string target = folder + "/" + file;
-    if (auto info = StatCopied(target, listing.at(file).size); !info.ok())
-      return info.status().WithPrefix("the copy is not complete: ");
+    if (auto time = TimeOfCopied(target, listing.at(file).size); !time.ok())
+      return time.status().WithPrefix("the copy is not complete: ");
     // A new time shows a new file, even if the object's own time is an old one.
     if (::utimensat(AT_FDCWD, target.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0)
       return ErrnoError("the time of '" + target + "'", errno);

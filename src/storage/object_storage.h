@@ -44,6 +44,7 @@ class LocalCopy {
   const std::string place_;  // a folder that has this copy alone
   const std::string path_;
   Listing listing_;
+  std::map<std::string, int64_t> written_ns_ = {};  // the time of each file
 };
 
 // Thread-safe.
@@ -54,7 +55,7 @@ class RemoteFolder {
 
   const StorageUrl& url() const { return url_; }
 
-  // Makes the copy equal to what is stored. After a failure, Get() returns the error. Blocks. Errors:
+  // Makes the copy equal to the stored files. After a failure, Get() returns the error. Blocks. Errors:
   // NOT_FOUND if nothing is stored there. Unless `again`, a failed copy is not repeated for a while.
   Status Update(bool again = true);
   // Likewise, with a listing that was made just now, and not `again`.
@@ -68,6 +69,8 @@ class RemoteFolder {
  private:
   Status UpdateTo(Listing listing, bool again) BRAID_REQUIRES(update_mutex_);
   Result<std::shared_ptr<LocalCopy>> CopyAll(const Listing& listing, const LocalCopy* before);
+  static bool Link(const LocalCopy& before, const std::string& path, const StoredObject& object,
+                   const std::string& target);
 
   const StorageUrl url_;
   ObjectStorage& storage_;
