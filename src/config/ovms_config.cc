@@ -107,8 +107,9 @@ class FileReader {
       library.name = entry.RequiredText("name").value_or("");
       const std::string path = entry.RequiredText("base_path").value_or("");
       if (HasParentPart(path) || IsUrl(path)) {
-        const std::string what = "'" + path + (IsUrl(path) ? "' is remote; a library must be a local file"
-                                                           : "' must not contain '..'");
+        const std::string what =
+            "'" + path +
+            (IsUrl(path) ? "' is remote; a library must be a local file" : "' must not contain '..'");
         faults_.push_back({entry.PathOf("base_path"), what});
         library.fault = FaultError(Fault::kPathInvalid, entry.PathOf("base_path") + ": " + what);
       }

@@ -57,8 +57,9 @@ TEST(StorageUrl, RefusesOtherForms) {
             "'hdfs://a/b': expected a folder, or a URL with s3://, gs://, as:// or az://");
   for (const char* text : {"s3://", "gs:///a", "as://account", "az://", "s3://https://host", "s3://a b/c"})
     EXPECT_THAT(refusal(text), HasSubstr("expected " + std::string(text, 5))) << text;
-  EXPECT_EQ(refusal("s3://key:secret@host:9000/b"),
-            "'s3://***@host:9000/b': expected s3://BUCKET/PATH or s3://HOST:PORT/BUCKET/PATH without credentials");
+  EXPECT_EQ(
+      refusal("s3://key:secret@host:9000/b"),
+      "'s3://***@host:9000/b': expected s3://BUCKET/PATH or s3://HOST:PORT/BUCKET/PATH without credentials");
   EXPECT_THAT(refusal("s3://b/a/../c"), HasSubstr("'..'"));
   EXPECT_THAT(refusal("s3://b/a//c"), HasSubstr("empty parts"));
 }

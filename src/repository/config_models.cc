@@ -233,8 +233,7 @@ Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& conf
     const std::string who = "'" + config.name + "' version " + std::to_string(version);
     loaded.info.sequence_identity = IdentityOfModel(path, DescribeStates(*loaded.info.stateful), who, log_);
   }
-  BRAID_ASSIGN_OR_RETURN(auto made,
-                         makers_.make_servable(std::move(loaded.info), std::move(loaded.model)));
+  BRAID_ASSIGN_OR_RETURN(auto made, makers_.make_servable(std::move(loaded.info), std::move(loaded.model)));
   made->KeepFiles(place.copy);
   return made;
 }

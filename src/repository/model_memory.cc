@@ -48,7 +48,8 @@ uint64_t ModelMemory::SizeOnDisk(const std::string& model) const {
   uint64_t bytes = 0;
   std::error_code fault;
   using Options = std::filesystem::directory_options;
-  std::filesystem::recursive_directory_iterator files(found->folder.path(), Options::skip_permission_denied, fault);
+  std::filesystem::recursive_directory_iterator files(found->folder.path(), Options::skip_permission_denied,
+                                                      fault);
   for (const std::filesystem::recursive_directory_iterator end; !fault && files != end;
        files.increment(fault)) {
     std::error_code unreadable;

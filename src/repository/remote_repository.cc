@@ -11,7 +11,8 @@ namespace braid {
 Status CheckRemoteModelName(const std::string& name) {
   BRAID_RETURN_IF_ERROR(CheckModelName(name));
   if (IsPlainObjectName(name)) return OkStatus();
-  return InvalidArgumentError("'" + name + "' is not a valid name for a model: it stands for a name that no folder can have");
+  return InvalidArgumentError(
+      "'" + name + "' is not a valid name for a model: it stands for a name that no folder can have");
 }
 
 Status RemoteRepository::Refresh(Logger& log) {

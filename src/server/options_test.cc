@@ -260,7 +260,8 @@ TEST(Options, SaysWhatIsWrong) {
        "--model-repository: 'hdfs://bucket/models': expected a folder, or a URL with s3://, gs://, as:// or "
        "az://"},
       {{"s3://key:secret@host:1/bucket"},
-       "--model-repository: 's3://***@host:1/bucket': expected s3://BUCKET/PATH or s3://HOST:PORT/BUCKET/PATH "
+       "--model-repository: 's3://***@host:1/bucket': expected s3://BUCKET/PATH or "
+       "s3://HOST:PORT/BUCKET/PATH "
        "without credentials"},
       {{"s3://bucket", "--model-cache-directory=/nothing"},
        "--model-cache-directory: '/nothing' is not a folder"},

@@ -164,7 +164,8 @@ class Translation {
       if (endpoint.find('@') != std::string::npos)
         return InvalidArgumentError("the variable with the endpoint of S3 must not contain credentials");
     }
-    Set("PROVIDER", endpoint.empty() || endpoint.find("amazonaws.com") != std::string::npos ? "AWS" : "Other");
+    Set("PROVIDER",
+        endpoint.empty() || endpoint.find("amazonaws.com") != std::string::npos ? "AWS" : "Other");
     if (!endpoint.empty()) Set("ENDPOINT", endpoint);
     std::string region = file ? file->region : "";
     if (region.empty()) region = FirstOf(given_, {"AWS_REGION", "AWS_DEFAULT_REGION"});

@@ -57,7 +57,8 @@ TEST_F(Credentials, S3) {
   EXPECT_EQ(Get(other, "PROVIDER"), "Other");
   EXPECT_EQ(Get(other, "ENDPOINT"), "http://localhost:9000");
   // The URL's own comes first.
-  EXPECT_EQ(Get(Of("s3://host:1/b/m", {{"S3_ENDPOINT", "http://localhost:9000"}}), "ENDPOINT"), "http://host:1");
+  EXPECT_EQ(Get(Of("s3://host:1/b/m", {{"S3_ENDPOINT", "http://localhost:9000"}}), "ENDPOINT"),
+            "http://host:1");
   EXPECT_EQ(Get(Of("s3://b", {{"AWS_ENDPOINT_URL", "https://x"}}), "ENDPOINT"), "https://x");
   EXPECT_THAT(Refusal("s3://b", {{"S3_ENDPOINT", "http://key:secret@host"}}), HasSubstr("must not contain"));
 }
@@ -81,7 +82,8 @@ TEST_F(Credentials, Azure) {
     EXPECT_EQ(Get(remote, "KEY"), "secret");
     EXPECT_EQ(remote.secrets, std::vector<std::string>{"secret"});
   }
-  EXPECT_EQ(Get(Of("as://account.blob.core.chinacloudapi.cn/c", key), "ENDPOINT"), "blob.core.chinacloudapi.cn");
+  EXPECT_EQ(Get(Of("as://account.blob.core.chinacloudapi.cn/c", key), "ENDPOINT"),
+            "blob.core.chinacloudapi.cn");
   // A public container.
   EXPECT_EQ(Get(Of("as://account/c/m", {}), "SAS_URL"), "https://account.blob.core.windows.net");
   EXPECT_EQ(Refusal("as://other/c/m", key),

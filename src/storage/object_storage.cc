@@ -55,7 +55,8 @@ LocalCopy::~LocalCopy() {
 
 // ---- RemoteFolder ----
 
-RemoteFolder::RemoteFolder(StorageUrl url, ObjectStorage& storage) : url_(std::move(url)), storage_(storage) {}
+RemoteFolder::RemoteFolder(StorageUrl url, ObjectStorage& storage)
+    : url_(std::move(url)), storage_(storage) {}
 
 Status RemoteFolder::Update(bool again) {
   MutexLock update(update_mutex_);
@@ -247,10 +248,10 @@ Status ObjectStorage::Copy(const StorageUrl& url, const Listing& listing,
   struct statvfs disk = {};
   const uint64_t room = ::statvfs(folder.c_str(), &disk) == 0 ? disk.f_bavail * disk.f_frsize : UINT64_MAX;
   if (bytes > room || room - bytes < kSpareBytes) {
-    return ResourceExhaustedError(fmt::format(
-        "the copy needs {:.1f} MiB, and '{}' has {:.1f} MiB; {} names another folder",
-        static_cast<double>(bytes) / kMebi, options_.cache_directory, static_cast<double>(room) / kMebi,
-        options_.cache_option));
+    return ResourceExhaustedError(
+        fmt::format("the copy needs {:.1f} MiB, and '{}' has {:.1f} MiB; {} names another folder",
+                    static_cast<double>(bytes) / kMebi, options_.cache_directory,
+                    static_cast<double>(room) / kMebi, options_.cache_option));
   }
   BRAID_ASSIGN_OR_RETURN(const RcloneRemote remote, RemoteOf(url, options_.variables));
   BRAID_LOG_INFO(log_, "copying '{}': {} files, {:.1f} MiB", url.text, files.size(),

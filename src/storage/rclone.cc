@@ -72,8 +72,10 @@ class RcloneLog {
  private:
   void TakeLine(std::string_view line) {
     if (!line.starts_with('{')) {
+      // Its last words: a line with the time, and lines with causes.
       const size_t begin = line.find("Failed to ");
       if (begin != std::string_view::npos && reason_.empty()) AddReason(line.substr(begin));
+      if (line.starts_with("caused by: ")) AddReason(line);
       return;
     }
     const Json json = ParseJson(line);
@@ -126,7 +128,8 @@ bool IsPlainObjectName(std::string_view path) {
   // U+2400 to U+2421 stand for control characters, U+FF0F for a slash, U+201B quotes such a character.
   for (size_t at = path.find('\xe2'); at != std::string_view::npos; at = path.find('\xe2', at + 1)) {
     const std::string_view character = path.substr(at, 3);
-    if (character == "\xe2\x80\x9b" || (character >= "\xe2\x90\x80" && character <= "\xe2\x90\xa1")) return false;
+    if (character == "\xe2\x80\x9b" || (character >= "\xe2\x90\x80" && character <= "\xe2\x90\xa1"))
+      return false;
   }
   if (path.find("\xef\xbc\x8f") != std::string_view::npos) return false;
   for (std::string_view rest = path; !rest.empty();) {
@@ -231,9 +234,9 @@ Result<std::string> Rclone::Run(const RcloneRemote& remote, std::vector<std::str
   const std::string idle = fmt::format("--timeout={}ms", options_.timeout_ns / kMillisecondNs / 2);
   arguments.insert(arguments.begin(), program);
   // An empty name of a configuration file means none.
-  for (const char* option : {"--config=", "--use-json-log", "--log-level=NOTICE", "--stats=1s",
-                             "--stats-log-level=NOTICE", "--ask-password=false", "--retries=1",
-                             "--low-level-retries=3", connect.c_str(), idle.c_str()})
+  for (const char* option :
+       {"--config=", "--use-json-log", "--log-level=NOTICE", "--stats=1s", "--stats-log-level=NOTICE",
+        "--ask-password=false", "--retries=1", "--low-level-retries=3", connect.c_str(), idle.c_str()})
     arguments.emplace_back(option);
   if (!remote.ca_file.empty()) arguments.push_back("--ca-cert=" + remote.ca_file);
   auto done = RunOnce(remote, remote.variables, arguments, input, progress);
@@ -247,8 +250,8 @@ Result<std::string> Rclone::Run(const RcloneRemote& remote, std::vector<std::str
 }
 
 Result<std::string> Rclone::RunOnce(const RcloneRemote& remote, const Variables& variables,
-                                    const std::vector<std::string>& arguments,
-                                    const std::string& input, const OnProgress& progress) {
+                                    const std::vector<std::string>& arguments, const std::string& input,
+                                    const OnProgress& progress) {
   if (stopping_.load(std::memory_order_relaxed)) return UnavailableError("Server exiting");
   BRAID_ASSIGN_OR_RETURN(const auto support, options_.support());
   ChildReaper& reaper = *support->reaper;
@@ -285,7 +288,8 @@ Result<std::string> Rclone::RunOnce(const RcloneRemote& remote, const Variables&
   Status stopped;
   while (stopped.ok() && (reading[0].valid() || reading[1].valid())) {
     std::array<pollfd, 2> waits = {pollfd{reading[0].get(), POLLIN, 0}, pollfd{reading[1].get(), POLLIN, 0}};
-    if (::poll(waits.data(), waits.size(), kRcloneLookMs) < 0 && errno != EINTR) stopped = ErrnoError("poll", errno);
+    if (::poll(waits.data(), waits.size(), kRcloneLookMs) < 0 && errno != EINTR)
+      stopped = ErrnoError("poll", errno);
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || !reading[i].valid()) continue;
       std::array<char, 65536> block;
@@ -307,7 +311,8 @@ Result<std::string> Rclone::RunOnce(const RcloneRemote& remote, const Variables&
     const uint64_t activity = output.size() + lines.activity();
     if (activity != seen) active_ns = now;
     seen = activity;
-    if (output.size() > kMostListingBytes) stopped = ResourceExhaustedError("the list of objects is too long");
+    if (output.size() > kMostListingBytes)
+      stopped = ResourceExhaustedError("the list of objects is too long");
     if (now - active_ns > options_.timeout_ns) {
       stopped = UnavailableError(fmt::format("rclone has made no progress in {} s ({}){}{}",
                                              options_.timeout_ns / kSecondNs, options_.timeout_option,

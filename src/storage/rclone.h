@@ -64,8 +64,8 @@ class Rclone {
   Result<std::string> Run(const RcloneRemote& remote, std::vector<std::string> arguments,
                           const std::string& input, const OnProgress& progress);
   Result<std::string> RunOnce(const RcloneRemote& remote, const Variables& variables,
-                              const std::vector<std::string>& arguments,
-                              const std::string& input, const OnProgress& progress);
+                              const std::vector<std::string>& arguments, const std::string& input,
+                              const OnProgress& progress);
   Result<std::string> FindProgram() const;
 
   const Options options_;

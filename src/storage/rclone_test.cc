@@ -33,9 +33,12 @@ TEST(RcloneListing, NamesStayInTheirFolder) {
   };
   EXPECT_EQ(fault({"config.pbtxt", "1/model.py", "1/\xc3\xbc x", "1/...", "1/a\xef\xbc\x8e"}), "");
   // U+FF0E, U+2401 and U+FF0F: the forms in which rclone shows a dot, a control character and a slash.
-  for (const char* name :
-       {"../a", "a/../b", "/a", "a//b", "a/.", "", "a\\b", "a\nb", "\xef\xbc\x8e\xef\xbc\x8e/a", "a/\xef\xbc\x8e",
-        "a\xe2\x90\x81", "a\xef\xbc\x8f" "b", "\xe2\x80\x9b" "a"}) {
+  for (const char* name : {"../a", "a/../b", "/a", "a//b", "a/.", "", "a\\b", "a\nb",
+                           "\xef\xbc\x8e\xef\xbc\x8e/a", "a/\xef\xbc\x8e", "a\xe2\x90\x81",
+                           "a\xef\xbc\x8f"
+                           "b",
+                           "\xe2\x80\x9b"
+                           "a"}) {
     EXPECT_THAT(fault({name}), HasSubstr("has a name that no file of a model can have")) << name;
   }
   EXPECT_NE(fault({std::string(300, 'x').c_str()}), "");
@@ -86,7 +89,8 @@ exit )";
   EXPECT_EQ(fault.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(fault.message(), HasSubstr("there is no such bucket or container"));
   EXPECT_EQ(List("exit 4").status().message(), "rclone: it exited with code 4");
-  EXPECT_EQ(List("echo '2026 Failed to start' >&2; exit 1").status().message(), "rclone: Failed to start");
+  EXPECT_EQ(List("printf '2026 Failed to start\\ncaused by: dust\\n' >&2; exit 1").status().message(),
+            "rclone: Failed to start; caused by: dust");
   EXPECT_EQ(List("echo nothing").status().code(), StatusCode::kInternal);
 }
 
@@ -105,7 +109,8 @@ exit 1
 
 TEST_F(RcloneProgram, IsEndedWithoutProgress) {
   timeout_ns_ = kSecondNs / 5;
-  EXPECT_THAT(List("sleep 60 & sleep 60").status().message(), HasSubstr("has made no progress in 0 s (--limit)"));
+  EXPECT_THAT(List("sleep 60 & sleep 60").status().message(),
+              HasSubstr("has made no progress in 0 s (--limit)"));
 }
 
 TEST_F(RcloneProgram, IsNamedIfItIsNotThere) {

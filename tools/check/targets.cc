@@ -132,9 +132,10 @@ Target FileTarget(const fs::path& file) {
 
 Result<std::vector<Target>> FindTargets(const std::string& path) {
   if (IsUrl(path)) {
-    return UnsupportedError("'" + WithoutCredentials(path) +
-                            "' is in object storage; braid check reads local files: copy it first, for example "
-                            "with rclone copy");
+    return UnsupportedError(
+        "'" + WithoutCredentials(path) +
+        "' is in object storage; braid check reads local files: copy it first, for example "
+        "with rclone copy");
   }
   std::error_code fault;
   if (!fs::exists(path, fault)) return NotFoundError("there is no file or folder '" + path + "'");

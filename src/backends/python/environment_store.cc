@@ -91,8 +91,8 @@ EnvironmentStore::Value EnvironmentStore::UseArchive(
     return CheckRunning();
   };
   return environments_.Get(
-      fmt::format("archive {}", StateOf(info)),
-      [&] { return UnpackFile(path, file, info, progress); }, waiting);
+      fmt::format("archive {}", StateOf(info)), [&] { return UnpackFile(path, file, info, progress); },
+      waiting);
 }
 
 EnvironmentStore::Value EnvironmentStore::UnpackFile(
@@ -106,8 +106,8 @@ EnvironmentStore::Value EnvironmentStore::UnpackFile(
 }
 
 // The copy of the archive is removed once it is unpacked.
-EnvironmentStore::Value EnvironmentStore::UseRemote(
-    const std::string& text, const std::function<void(const std::string&)>& progress) {
+EnvironmentStore::Value EnvironmentStore::UseRemote(const std::string& text,
+                                                    const std::function<void(const std::string&)>& progress) {
   const std::string prefix = "environment archive (EXECUTION_ENV_PATH): ";
   auto url = ParseStorageUrl(text);
   if (!url.ok()) return url.status().WithPrefix(prefix);
