@@ -6,6 +6,7 @@
 
 #include "config/model_name.h"
 #include "config/ovms_config_parts.h"
+#include "config/storage_url.h"
 #include "serving/faults.h"
 
 namespace braid {
@@ -105,8 +106,10 @@ class FileReader {
       OvmsCustomNodeLibrary library;
       library.name = entry.RequiredText("name").value_or("");
       const std::string path = entry.RequiredText("base_path").value_or("");
-      if (HasParentPart(path)) {
-        const std::string what = "'" + path + "' must not contain '..'";
+      if (HasParentPart(path) || IsUrl(path)) {
+        const std::string what =
+            "'" + path +
+            (IsUrl(path) ? "' is remote; a library must be a local file" : "' must not contain '..'");
         faults_.push_back({entry.PathOf("base_path"), what});
         library.fault = FaultError(Fault::kPathInvalid, entry.PathOf("base_path") + ": " + what);
       }
@@ -132,6 +135,8 @@ class FileReader {
       const std::string base_path = entry.Text("base_path").value_or("");
       const std::string graph_path = entry.Text("graph_path").value_or("");
       const std::string subconfig = entry.Text("subconfig").value_or("");
+      if (IsUrl(base_path))
+        entry.Fault("base_path", "'" + base_path + "' is remote; a graph must be in a local folder");
       entry.Finish();
       AddFirst(config.graphs,
                MakeGraph(name, OvmsAbsolutePath(base_path.empty() ? name : base_path, folder_), graph_path,

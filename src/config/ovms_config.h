@@ -52,7 +52,7 @@ struct OvmsVersionPolicy {
 
 struct OvmsModelConfig {
   std::string name;
-  // Absolute; contains the version folders.
+  // Absolute, or the URL of an object store (StorageUrl::text); contains the version folders.
   std::string base_path;
   // nullopt: the model decides. Has no effect if a shape is given.
   std::optional<OvmsBatchSize> batch_size;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "config/ovms_config_parts.h"
 #include "config/ovms_values.h"
+#include "config/storage_url.h"
 
 namespace braid {
 namespace {
@@ -37,10 +38,13 @@ class ModelReader {
  private:
   void ReadPaths(const std::string& folder) {
     const std::string given = object_.Text("base_path").value_or("");
-    if (given.find("://") != std::string::npos) {
-      own_.Add(object_.PathOf("base_path"), "'" + given + "' is remote; models must be in local folders");
+    if (IsUrl(given)) {
+      auto url = ParseStorageUrl(given);
+      if (!url.ok()) own_.Add(object_.PathOf("base_path"), url.status().message());
+      model_.base_path = url.ok() ? url->text : given;
+    } else {
+      model_.base_path = OvmsAbsolutePath(given.empty() ? model_.name : given, folder);
     }
-    model_.base_path = OvmsAbsolutePath(given.empty() ? model_.name : given, folder);
     model_.graph_path = object_.Text("graph_path").value_or("");
     model_.subconfig = object_.Text("subconfig").value_or("");
   }

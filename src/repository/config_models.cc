@@ -34,18 +34,54 @@ uint64_t FilesOf(const std::string& version_path) {
   return (folder.ok() ? FingerprintOf(*folder).whole : 0) | 1;
 }
 
-bool HasFolder(const OvmsModelConfig& config, int64_t version) {
-  std::error_code fault;
-  return std::filesystem::exists(VersionPathOf(config.base_path, version), fault);
-}
-
 bool Contains(const std::vector<int64_t>& list, int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 }  // namespace
 
+bool ConfigModels::HasFolder(const OvmsModelConfig& config, int64_t version) const {
+  std::string path = config.base_path;
+  if (const auto remote = remote_.find(path); remote != remote_.end()) {
+    const auto copy = remote->second->last();
+    if (copy == nullptr) return false;
+    path = copy->path();
+  }
+  std::error_code fault;
+  return std::filesystem::exists(VersionPathOf(path, version), fault);
+}
+
+void ConfigModels::CopyRemote(const std::vector<OvmsModelConfig>& wanted, bool retry) {
+  decltype(remote_) used;
+  for (const OvmsModelConfig& config : wanted) {
+    if (options_.storage == nullptr || !IsUrl(config.base_path)) continue;
+    const auto known = remote_.find(config.base_path);
+    if (known != remote_.end()) {
+      used.insert(*known);
+    } else if (auto url = ParseStorageUrl(config.base_path); url.ok()) {
+      used[config.base_path] = options_.storage->Open(*url);
+    }
+  }
+  std::vector<RemoteFolder*> folders;
+  for (const auto& [url, folder] : used) folders.push_back(folder.get());
+  remote_ = std::move(used);
+  ParallelFor(folders.size(), options_.load_thread_count, [&](size_t i) { (void)folders[i]->Update(retry); });
+}
+
+Result<ConfigModels::Place> ConfigModels::PlaceOf(const OvmsModelConfig& config) const {
+  if (!IsUrl(config.base_path)) return Place{config.base_path, nullptr};
+  const auto remote = remote_.find(config.base_path);
+  if (remote == remote_.end()) {
+    return FaultError(Fault::kPathInvalid, "'" + config.base_path + "' is remote; expected a folder");
+  }
+  auto copy = remote->second->Get();
+  if (!copy.ok()) return FaultError(Fault::kPathInvalid, copy.status().message());
+  std::string path = (*copy)->path();
+  return Place{std::move(path), std::move(*copy)};
+}
+
 void ConfigModels::Plan(const std::vector<OvmsModelConfig>& wanted, bool retry, Steps& steps) {
+  CopyRemote(wanted, retry);
   plan_fault_ = OkStatus();
   works_.clear();
   for (auto& [name, model] : models_) model.wanted = false;
@@ -98,7 +134,9 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
                                std::vector<Build>& builds) {
   const std::string& name = config.name;
   BRAID_RETURN_IF_ERROR(table_.Own(name, ServableKind::kModel));
-  const auto available = ListVersionFolders(config.base_path);
+  const Result<Place> place = PlaceOf(config);
+  const auto available =
+      place.ok() ? ListVersionFolders(place->path) : Result<std::vector<int64_t>>(place.status());
   if (available.ok()) {
     const auto chosen = ChooseVersionFolders(config.version_policy, *available);
     for (const int64_t number : config.version_policy.specific) {
@@ -129,7 +167,7 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
       continue;
     }
     // Before the load, so that changes during the load are detected.
-    const uint64_t files = FilesOf(VersionPathOf(config.base_path, number));
+    const uint64_t files = FilesOf(VersionPathOf(place->path, number));
     const auto& failure = version.failure;
     if (failure && failure->config == made_of && failure->files == files && !retry) continue;
     if (!version.serving) table_.SetLoading(name, number, ServableKind::kModel);
@@ -189,15 +227,20 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
 }
 
 Result<std::shared_ptr<Servable>> ConfigModels::Make(const OvmsModelConfig& config, int64_t version) const {
-  const std::string path = VersionPathOf(config.base_path, version);
-  BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(config, version, path));
+  BRAID_ASSIGN_OR_RETURN(const Place place, PlaceOf(config));
+  const std::string path = VersionPathOf(place.path, version);
+  OvmsModelConfig here = config;
+  here.base_path = place.path;
+  BRAID_ASSIGN_OR_RETURN(auto loaded, makers_.load_model(here, version, path));
   loaded.info.name = config.name;
   loaded.info.version = version;
   if (options_.sequence_vault != nullptr && loaded.info.stateful) {
     const std::string who = "'" + config.name + "' version " + std::to_string(version);
     loaded.info.sequence_identity = IdentityOfModel(path, DescribeStates(*loaded.info.stateful), who, log_);
   }
-  return makers_.make_servable(std::move(loaded.info), std::move(loaded.model));
+  BRAID_ASSIGN_OR_RETURN(auto made, makers_.make_servable(std::move(loaded.info), std::move(loaded.model)));
+  made->KeepFiles(place.copy);
+  return made;
 }
 
 // Retires the versions that the policy did not choose. If a chosen version does not serve, retires only those

@@ -93,6 +93,16 @@ class ConfigModels {
     bool retired = false;
   };
 
+  // The folder of an entry's versions on this machine.
+  struct Place {
+    std::string path;
+    std::shared_ptr<const LocalCopy> copy;  // null unless the entry is in an object store
+  };
+
+  // Copies the entries in object stores that have changed.
+  void CopyRemote(const std::vector<OvmsModelConfig>& wanted, bool retry);
+  Result<Place> PlaceOf(const OvmsModelConfig& config) const;
+  bool HasFolder(const OvmsModelConfig& config, int64_t version) const;
   // Adds the pending builds and sets states. Errors: the reason why the entry cannot be applied.
   Status PlanModel(const OvmsModelConfig& config, Model& model, bool retry, std::vector<Build>& builds);
   void Run(Work& work);
@@ -109,6 +119,7 @@ class ConfigModels {
   const std::function<void()> replaced_;
   Logger& log_;
   std::map<std::string, Model> models_;
+  std::map<std::string, std::shared_ptr<RemoteFolder>> remote_;  // by URL
   // State of the last Plan().
   std::deque<Work> works_;
   Status plan_fault_;

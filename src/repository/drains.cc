@@ -89,6 +89,7 @@ void Drains::Stop(Servable& servable, bool drained) const {
   if (vault_ != nullptr && drained) vault_->Leave(servable);
   if (vault_ != nullptr && !drained) vault_->BeginStop(servable);
   servable.Stop(StopDeadline());
+  servable.ReleaseFiles();
   if (vault_ != nullptr && !drained) vault_->Leave(servable);
 }
 

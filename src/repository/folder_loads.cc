@@ -21,6 +21,8 @@ SourceReader::Options ReaderOptions(const FolderOptions& options) {
 FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& folders, ServableTable& table,
                          Drains& drains, FolderMakers makers, const ErrorTexts& error_texts, Logger& log)
     : options_(options),
+      folders_(folders),
+      copies_on_request_(folders.remote() && options.folders->control_mode == ControlMode::kExplicit),
       table_(table),
       drains_(drains),
       error_texts_(error_texts),
@@ -32,7 +34,19 @@ FolderLoads::FolderLoads(const ManagerOptions& options, const ModelFolders& fold
 // ---- several models ----
 
 LoadSet FolderLoads::Collect(const std::vector<LoadRequest>& wanted) const {
-  return CollectLoads(wanted, {.uses = [this](const LoadRequest& one) { return reader_.ModelsUsed(one); },
+  std::set<std::string> updated;
+  const auto update = [this](const LoadRequest& one) {
+    if (one.files.empty()) folders_.Update(one.model_name);
+  };
+  if (copies_on_request_) {
+    ParallelFor(wanted.size(), options_.load_thread_count, [&](size_t i) { update(wanted[i]); });
+    for (const LoadRequest& request : wanted) updated.insert(request.model_name);
+  }
+  return CollectLoads(wanted, {.uses =
+                                   [&](const LoadRequest& one) {
+                                     if (copies_on_request_ && !updated.contains(one.model_name)) update(one);
+                                     return reader_.ModelsUsed(one);
+                                   },
                                .kept = [this](const std::string& name) { return table_.KeptUses(name); }});
 }
 

@@ -66,6 +66,8 @@ class FolderLoads {
                                                  const Dependencies& uses);
 
   const ManagerOptions& options_;
+  const ModelFolders& folders_;
+  const bool copies_on_request_;  // models in object stores are copied when they are loaded
   ServableTable& table_;
   Drains& drains_;
   const ErrorTexts& error_texts_;

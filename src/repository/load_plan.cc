@@ -42,7 +42,7 @@ Result<LoadPlan> MakeLoadPlan(const SourceReader& reader, const LoadRequest& req
   // A change of the version policy alone does not reload a version that stays.
   inference::ModelConfig without_policy = plan.source.config;
   without_policy.clear_version_policy();
-  uint64_t key = Mix(Mix(print.common, ConfigToJson(without_policy)), plan.source.folder.path());
+  uint64_t key = Mix(Mix(print.common, ConfigToJson(without_policy)), plan.source.place);
   // Each request's files are new.
   if (plan.source.request_number != 0) key = Mix(key, plan.source.request_number);
   for (const int64_t version : ChooseVersions(plan.source.config.version_policy(), available)) {

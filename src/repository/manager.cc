@@ -77,7 +77,10 @@ class Manager::Impl {
         log_(log),
         drains_(options_.exit_timeout_seconds, options_.sequence_vault),
         table_(catalog, drains_, log, options_.folders && options_.folders->on_demand),
-        folders_(options_.folders ? options_.folders->model_repositories : std::vector<std::string>()),
+        folders_(options_.folders ? options_.folders->model_repositories : std::vector<std::string>(),
+                 options_.storage,
+                 options_.folders && options_.folders->control_mode == ControlMode::kExplicit,
+                 options_.load_thread_count),
         pipelines_(config_makers_, table_, drains_, log),
         models_(
             options_, config_makers_, table_, drains_, [this] { Run({}); }, log),
@@ -319,6 +322,7 @@ Status Manager::Impl::StartPolling() {
 
 // Logs once per folder why it is not a model's.
 Result<std::set<std::string>> Manager::Impl::FolderNames() {
+  BRAID_RETURN_IF_ERROR(folders_.Refresh(log_));
   ModelFolders::Skipped skipped;
   BRAID_ASSIGN_OR_RETURN(const auto counts, folders_.Names(skipped));
   for (const auto& [name, why] : skipped) {
@@ -335,8 +339,8 @@ Result<std::set<std::string>> Manager::Impl::FolderNames() {
 // Takes the free names for the model folders.
 Result<std::set<std::string>> Manager::Impl::BeginFolders() {
   BRAID_RETURN_IF_ERROR(CheckOptions(*options_.folders));
-  for (const std::string& misgiving : folders_.Misgivings()) BRAID_LOG_WARNING(log_, "{}", misgiving);
   BRAID_ASSIGN_OR_RETURN(auto names, FolderNames());
+  for (const std::string& misgiving : folders_.Misgivings()) BRAID_LOG_WARNING(log_, "{}", misgiving);
   loads_->RemoveAbandoned();
   table_.NoteFolders(names);
   return names;
@@ -376,7 +380,7 @@ void Manager::Impl::ScanFolders() {
   for (const std::string& name : *names) {
     // A model in two repositories has no fingerprint, so its serving version stays.
     std::optional<uint64_t> now;
-    if (auto folder = folders_.Open(name); folder.ok()) now = FingerprintOf(*folder).whole;
+    if (auto found = folders_.Open(name); found.ok()) now = FingerprintOf(found->folder).whole;
     if (table_.NeedsLoad(name, now)) to_load.push_back(FromDisk(name));
   }
   const std::vector<std::string> gone = table_.GoneFrom(*names);
@@ -411,8 +415,10 @@ Status Manager::Impl::Load(const LoadRequest& request) {
     return UnsupportedError("load parameter 'file:" + Shortened(request.files.begin()->first) +
                             "' is not allowed, the server was started with --allow-file-overrides=false");
   }
-  if (request.config_json && !options_.folders->allow_file_overrides)
+  if (request.config_json && !options_.folders->allow_file_overrides) {
+    folders_.Update(name);
     BRAID_RETURN_IF_ERROR(loads_->CheckOverride(request));
+  }
   // If the folder exists, the index shows the same error as its state.
   if (!folders_.Open(name).ok()) BRAID_RETURN_IF_ERROR(CheckLoadableName(name));
   FolderLoads::Outcome outcome;
@@ -601,6 +607,7 @@ bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
 // Registers the configuration's folders, so that errors show paths relative to their parent folders.
 void Manager::Impl::NameFolders() {
   const auto name = [this](const std::string& folder) {
+    if (IsUrl(folder)) return;
     const std::filesystem::path path(folder);
     catalog_.error_texts().AddRoot((path.has_filename() ? path : path.parent_path()).parent_path().string());
   };

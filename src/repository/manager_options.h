@@ -14,6 +14,7 @@
 #include "scheduling/backend.h"
 #include "sequences/sequence_vault.h"
 #include "serving/servable.h"
+#include "storage/object_storage.h"
 
 namespace braid {
 
@@ -69,6 +70,8 @@ struct ManagerOptions {
   // Keeps the sequences of stateful models over restarts and reloads; outlives the manager. Null: they end
   // with their servable.
   SequenceVault* sequence_vault = nullptr;
+  // Copies models in object stores; outlives the manager. Null: such models are errors.
+  ObjectStorage* storage = nullptr;
 };
 
 // Several threads call the makers at once, and a maker may block for long. Its references outlive the

@@ -52,8 +52,49 @@ uint64_t Mix(uint64_t seed, uint64_t value) {
   return z ^ (z >> 31);
 }
 
+ModelFolders::ModelFolders(std::vector<std::string> repositories, ObjectStorage* storage, bool on_request,
+                           int threads) {
+  for (std::string& repository : repositories) {
+    if (!IsUrl(repository)) {
+      repositories_.push_back(std::move(repository));
+      continue;
+    }
+    auto url = ParseStorageUrl(repository);
+    if (url.ok() && storage == nullptr)
+      url = UnsupportedError("'" + repository + "' is in an object store; expected a folder");
+    if (!url.ok()) {
+      unusable_ = url.status();
+    } else {
+      remote_.push_back(std::make_unique<RemoteRepository>(std::move(*url), *storage, on_request, threads));
+    }
+  }
+}
+
+Status ModelFolders::Refresh(Logger& log) const {
+  BRAID_RETURN_IF_ERROR(unusable_);
+  Status first;
+  for (const auto& repository : remote_) {
+    if (Status status = repository->Refresh(log); first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+void ModelFolders::Update(const std::string& name) const {
+  for (const auto& repository : remote_) repository->Update(name);
+}
+
 Result<std::map<std::string, int>> ModelFolders::Names(Skipped& skipped) const {
+  BRAID_RETURN_IF_ERROR(unusable_);
   std::map<std::string, int> names;
+  const auto add = [&](const std::string& name, const Status& named) {
+    if (named.ok()) ++names[name];
+    if (!named.ok()) skipped[name] = named;
+  };
+  for (const auto& repository : remote_) {
+    for (const std::string& name : repository->names()) {
+      if (!Hidden(name)) add(name, CheckRemoteModelName(name));
+    }
+  }
   for (const std::string& path : repositories_) {
     BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
     BRAID_ASSIGN_OR_RETURN(const auto entries, repository.List(kMaxEntries));
@@ -62,9 +103,7 @@ Result<std::map<std::string, int>> ModelFolders::Names(Skipped& skipped) const {
       if (!entry.fault.ok()) {
         skipped[entry.name] = entry.fault;
       } else if (entry.kind == Folder::Kind::kFolder) {
-        const Status named = CheckModelName(entry.name);
-        if (named.ok()) ++names[entry.name];
-        if (!named.ok()) skipped[entry.name] = named;
+        add(entry.name, CheckModelName(entry.name));
       }
     }
   }
@@ -73,6 +112,11 @@ Result<std::map<std::string, int>> ModelFolders::Names(Skipped& skipped) const {
 
 std::vector<std::string> ModelFolders::Misgivings() const {
   std::vector<std::string> found;
+  for (const auto& repository : remote_) {
+    if (repository->names().empty())
+      found.push_back("'" + repository->url().text +
+                      "' has no model folder; expected MODEL/config.pbtxt and MODEL/1/ in it");
+  }
   for (const std::string& path : repositories_) {
     const auto repository = Folder::Open(path);
     if (!repository.ok()) continue;
@@ -103,18 +147,38 @@ std::vector<std::string> ModelFolders::Misgivings() const {
   return found;
 }
 
-Result<Folder> ModelFolders::Open(const std::string& name) const {
-  std::optional<Folder> found;
+Result<ModelFolder> ModelFolders::Open(const std::string& name) const {
+  std::optional<ModelFolder> found;
   if (!CheckModelName(name).ok()) return NotFoundError("model not found in any model repository.");
+  BRAID_RETURN_IF_ERROR(unusable_);
+  const auto take = [&found](Result<ModelFolder> folder) {
+    if (!folder.ok()) {
+      return folder.status().code() == StatusCode::kNotFound ? OkStatus() : folder.status();
+    }
+    if (found) return AlreadyExistsError("not unique across all model repositories");
+    found = std::move(*folder);
+    return OkStatus();
+  };
   for (const std::string& path : repositories_) {
     BRAID_ASSIGN_OR_RETURN(const Folder repository, Folder::Open(path));
     auto folder = repository.OpenFolder(name);
-    if (!folder.ok()) {
-      if (folder.status().code() == StatusCode::kNotFound) continue;
-      return folder.status();
+    if (folder.ok()) {
+      std::string place = folder->path();
+      BRAID_RETURN_IF_ERROR(take(ModelFolder{.folder = std::move(*folder), .place = std::move(place)}));
+    } else {
+      BRAID_RETURN_IF_ERROR(take(folder.status()));
     }
-    if (found) return AlreadyExistsError("not unique across all model repositories");
-    found = std::move(folder).value();
+  }
+  for (const auto& repository : remote_) {
+    auto copy = repository->Open(name);
+    if (!copy.ok()) {
+      BRAID_RETURN_IF_ERROR(take(copy.status()));
+      continue;
+    }
+    BRAID_ASSIGN_OR_RETURN(Folder folder, Folder::Open((*copy)->path()));
+    BRAID_RETURN_IF_ERROR(take(ModelFolder{.folder = std::move(folder),
+                                           .place = repository->url().Beneath(name).text,
+                                           .copy = std::move(*copy)}));
   }
   if (!found) return NotFoundError("model not found in any model repository.");
   return std::move(*found);

@@ -3,18 +3,41 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "config/folder.h"
+#include "repository/remote_repository.h"
 
 namespace braid {
 
-// The model folders of all repositories. Thread-safe; every call reads the disk.
+// An open model folder.
+struct ModelFolder {
+  Folder folder;
+  // The folder's path, or its URL in an object store. Stays the same when the store's files change.
+  std::string place;
+  // Keeps the copy of a folder in an object store; null for other folders.
+  std::shared_ptr<const LocalCopy> copy = {};
+};
+
+// The model folders of all repositories. Thread-safe. Every call reads the disk; repositories in object
+// stores are read by Refresh() and Update().
 class ModelFolders {
  public:
-  explicit ModelFolders(std::vector<std::string> repositories) : repositories_(std::move(repositories)) {}
+  // `storage` outlives the object; only a repository in an object store needs it. `on_request`: models there
+  // are copied by Update() alone.
+  explicit ModelFolders(std::vector<std::string> repositories, ObjectStorage* storage = nullptr,
+                        bool on_request = false, int threads = 1);
+
+  // Whether a repository is in an object store.
+  bool remote() const { return !remote_.empty(); }
+  // Reads the names of the models in object stores and, if not `on_request`, copies models that have
+  // changed. Blocks. Errors: a store that cannot be read.
+  Status Refresh(Logger& log) const;
+  // Copies one model if it has changed; a failure is the result of Open(). Blocks.
+  void Update(const std::string& name) const;
 
   // Skipped entries by name, with the reason: the name is not valid for a model, or a link leads to nothing.
   using Skipped = std::map<std::string, Status>;
@@ -28,10 +51,12 @@ class ModelFolders {
 
   // Opens a model's folder, even a hidden one. Errors: NOT_FOUND, also for a name that is not valid for a
   // model; ALREADY_EXISTS if two repositories have it; INTERNAL.
-  Result<Folder> Open(const std::string& name) const;
+  Result<ModelFolder> Open(const std::string& name) const;
 
  private:
-  std::vector<std::string> repositories_;
+  std::vector<std::string> repositories_;  // folders
+  std::vector<std::unique_ptr<RemoteRepository>> remote_;
+  Status unusable_;  // a URL that cannot be read
 };
 
 // Hashes that change when a file is added, removed, or differs in size or time. Hidden files, and files that

@@ -43,12 +43,13 @@ ModelMemory::Reservation::~Reservation() {
 }
 
 uint64_t ModelMemory::SizeOnDisk(const std::string& model) const {
-  const auto folder = folders_.Open(model);
-  if (!folder.ok()) return 0;
+  const auto found = folders_.Open(model);
+  if (!found.ok()) return 0;
   uint64_t bytes = 0;
   std::error_code fault;
   using Options = std::filesystem::directory_options;
-  std::filesystem::recursive_directory_iterator files(folder->path(), Options::skip_permission_denied, fault);
+  std::filesystem::recursive_directory_iterator files(found->folder.path(), Options::skip_permission_denied,
+                                                      fault);
   for (const std::filesystem::recursive_directory_iterator end; !fault && files != end;
        files.increment(fault)) {
     std::error_code unreadable;

@@ -51,8 +51,9 @@ std::map<std::string, std::string> CodeChoices(const inference::ModelConfig& con
 
 Result<ModelSource> SourceReader::Open(const LoadRequest& request) const {
   if (!request.files.empty()) return OpenFiles(request);
-  BRAID_ASSIGN_OR_RETURN(Folder folder, folders_.Open(request.model_name));
-  return ModelSource{.folder = std::move(folder)};
+  BRAID_ASSIGN_OR_RETURN(ModelFolder found, folders_.Open(request.model_name));
+  return ModelSource{
+      .folder = std::move(found.folder), .place = std::move(found.place), .copy = std::move(found.copy)};
 }
 
 Result<ModelSource> SourceReader::OpenFiles(const LoadRequest& request) const {
@@ -79,7 +80,9 @@ Result<ModelSource> SourceReader::OpenFiles(const LoadRequest& request) const {
     BRAID_RETURN_IF_ERROR(parent.CreateFile(relative, content));
   }
   BRAID_ASSIGN_OR_RETURN(Folder folder, parent.OpenFolder(name));
+  std::string place = folder.path();
   return ModelSource{.folder = std::move(folder),
+                     .place = std::move(place),
                      .temporary_files = std::move(temporary),
                      .request_number = ++last_request_number_};
 }
@@ -173,8 +176,8 @@ std::set<std::string> SourceReader::ModelsUsed(const LoadRequest& request) const
   std::optional<inference::ModelConfig> config;
   if (request.config_json) {
     if (auto parsed = ConfigFromJson(*request.config_json); parsed.ok()) config = std::move(*parsed);
-  } else if (const auto folder = folders_.Open(request.model_name); folder.ok()) {
-    if (auto read = ConfigOf(request, *folder); read.ok()) config = std::move(*read);
+  } else if (const auto found = folders_.Open(request.model_name); found.ok()) {
+    if (auto read = ConfigOf(request, found->folder); read.ok()) config = std::move(*read);
   }
   std::set<std::string> names;
   if (!config) return names;

@@ -24,6 +24,9 @@ namespace braid {
 
 struct ModelSource {
   Folder folder;
+  // ModelFolder's.
+  std::string place = {};
+  std::shared_ptr<const LocalCopy> copy = {};
   // Set if the load request contained the files.
   std::shared_ptr<const void> temporary_files = {};  // shared with the backend, which may need them longer
   // Unique for each request with files; 0 for a folder in a repository.

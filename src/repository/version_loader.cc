@@ -117,7 +117,9 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
     info.device_inputs = model->device_tensors().inputs;
     info.device_outputs = model->device_tensors().outputs && info.initial_states.empty();
   }
-  return makers_.make_model(std::move(info), std::move(model), progress);
+  BRAID_ASSIGN_OR_RETURN(auto made, makers_.make_model(std::move(info), std::move(model), progress));
+  made->KeepFiles(source.copy);
+  return made;
 }
 
 void VersionLoader::BeginShutdown() const {

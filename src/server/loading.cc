@@ -74,6 +74,7 @@ Status Loading::Stop(int64_t deadline_ns) {
   // The save comes after the deadline, so that it includes models stopped by force.
   const int64_t save_deadline = deadline_ns + Drains::kStopGraceNs / 2;
   if (sequence_vault_) sequence_vault_->BeginShutdown(save_deadline);
+  storage_.BeginShutdown();
   Status stopped = manager_->Shutdown(deadline_ns);
   if (sequence_vault_) {
     if (Status saved = sequence_vault_->Shutdown(save_deadline); !saved.ok()) return saved;
@@ -109,6 +110,19 @@ Result<std::shared_ptr<WorkerSupport>> Loading::Support() {
     BRAID_ASSIGN_OR_RETURN(support_, WorkerSupport::Create(log_));
   }
   return support_;
+}
+
+ObjectStorage::Options Loading::StorageOptions() {
+  ObjectStorage::Options options;
+  options.cache_directory = options_.model_cache_directory.empty() ? options_.environment.temporary_directory
+                                                                   : options_.model_cache_directory;
+  options.cache_option = "--model-cache-directory";
+  options.timeout_ns = options_.storage_timeout_secs * kSecondNs;
+  options.timeout_option = "--storage-timeout-secs";
+  options.variables = OwnVariables();
+  options.support = [this] { return Support(); };
+  options.on_cache = [this](const std::string& folder) { catalog_.error_texts().AddRoot(folder); };
+  return options;
 }
 
 NativeWorkers::Options Loading::NativeWorkerOptions() {
@@ -214,6 +228,7 @@ Result<PythonBackend*> Loading::Python() {
   workers.check_gpu = [this](const std::string& model, int gpu) { return CheckLoad(model, gpu); };
   BRAID_ASSIGN_OR_RETURN(workers.support, Support());
   workers.user_ids = user_ids_;
+  workers.storage = &storage_;
   workers.keep_sequences = sequence_vault_ != nullptr;
   BRAID_ASSIGN_OR_RETURN(python_, PythonBackend::Create(std::move(workers), log_));
   return python_.get();
@@ -248,6 +263,7 @@ Status Loading::OpenSequenceVault() {
 Status Loading::MakeManager() {
   BRAID_ASSIGN_OR_RETURN(ManagerOptions options, MakeManagerOptions(options_));
   options.sequence_vault = sequence_vault_.get();
+  options.storage = &storage_;
   std::vector<Backend*> backends;
   if (options.folders) {
     BRAID_ASSIGN_OR_RETURN(PythonBackend * python, Python());

@@ -35,6 +35,7 @@
 #include "server/options.h"
 #include "serving/catalog.h"
 #include "serving/input_limit.h"
+#include "storage/object_storage.h"
 #include "workers/model_asks.h"
 
 namespace braid {
@@ -65,6 +66,7 @@ class Loading {
 
  private:
   Result<std::shared_ptr<WorkerSupport>> Support();
+  ObjectStorage::Options StorageOptions();
   NativeWorkers::Options NativeWorkerOptions();
   ImageDecoder::Options ImageOptions();
   Makers::Steps MakerSteps();
@@ -100,6 +102,7 @@ class Loading {
       options_.workers.isolation.first_user_id, options_.workers.isolation.last_user_id);
   Mutex support_mutex_;
   std::shared_ptr<WorkerSupport> support_ BRAID_GUARDED_BY(support_mutex_);  // shared with backends
+  ObjectStorage storage_{StorageOptions(), log_};
   NativeWorkers native_workers_{NativeWorkerOptions()};
   std::shared_ptr<IsolatedImageCodec> isolated_images_;  // shared with the decoder; null: decoded in-process
   ImageDecoder images_{ImageOptions()};

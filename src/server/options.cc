@@ -4,13 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
 
 #include "base/status.h"
 #include "base/utf8.h"
+#include "config/storage_url.h"
 #include "protocols/net/listening_socket.h"
 #include "server/options_address.h"
 #include "server/options_ovms.h"
@@ -153,10 +156,14 @@ Status CheckTogether(const ServerOptions& options) {
         "serve --config_path FILE)");
   }
   for (const std::string& repository : options.folders.model_repositories) {
-    if (repository.find("://") != std::string::npos) {
-      return InvalidArgumentError(
-          fmt::format("--model-repository: '{}' is remote; models must be in local folders", repository));
-    }
+    if (!IsUrl(repository)) continue;
+    if (const auto url = ParseStorageUrl(repository); !url.ok())
+      return url.status().WithPrefix("--model-repository: ");
+  }
+  if (const std::string& cache = options.model_cache_directory; !cache.empty()) {
+    std::error_code fault;
+    if (!std::filesystem::is_directory(cache, fault))
+      return InvalidArgumentError(fmt::format("--model-cache-directory: '{}' is not a folder", cache));
   }
   const auto& startup = options.folders.startup_models;
   if (!startup.empty() && options.folders.control_mode != ControlMode::kExplicit) {

@@ -78,6 +78,8 @@ struct ServerOptions {
   // Models. The repositories are --model-repository, --model-store and the positional arguments; there may be
   // none.
   FolderOptions folders;
+  std::string model_cache_directory;  // empty: the temporary directory
+  int64_t storage_timeout_secs = 60;
   int64_t model_load_thread_count = 4;
   bool exit_on_error = true;
   int64_t exit_timeout_secs = 30;

@@ -415,8 +415,16 @@ constexpr std::string_view kFalse = "false|0";
 
 const OptionSpec kOptionTable[] = {
     // Models
-    WorksMany("model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
-              "A folder of models; also --model-store, or DIR as an argument"),
+    WorksMany(
+        "model-repository", "DIR", Group::kModels, List<Folders<&F::model_repositories>>(),
+        "A folder of models, or its URL in object storage (s3://, gs://, as://); also --model-store, or "
+        "DIR as an argument"),
+    Works(
+        "model-cache-directory", "DIR", Group::kModels, Text<&O::model_cache_directory>(),
+        "Folder for copies of models in object storage, which are removed at the end; by default $TMPDIR or "
+        "/tmp"),
+    Works("storage-timeout-secs", "N", Group::kModels, Int<&O::storage_timeout_secs, 1, 1000000>(),
+          "Seconds without progress after which an access to object storage fails"),
     Works("model-control-mode", "MODE", Group::kModels, OneOf<Folders<&F::control_mode>, kControlModes>(),
           "Models to serve: none (all, loaded once at start), poll (all, with changes polled), explicit "
           "(those that --load-model or a client names)"),

@@ -256,8 +256,15 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--api_key_file=keys"},
        "--api_key_file of OpenVINO Model Server is not supported: use --token-file"},
       {{"m", "--frobnicate"}, "unknown option '--frobnicate'"},
-      {{"s3://bucket/models"},
-       "--model-repository: 's3://bucket/models' is remote; models must be in local folders"},
+      {{"hdfs://bucket/models"},
+       "--model-repository: 'hdfs://bucket/models': expected a folder, or a URL with s3://, gs://, as:// or "
+       "az://"},
+      {{"s3://key:secret@host:1/bucket"},
+       "--model-repository: 's3://***@host:1/bucket': expected s3://BUCKET/PATH or "
+       "s3://HOST:PORT/BUCKET/PATH "
+       "without credentials"},
+      {{"s3://bucket", "--model-cache-directory=/nothing"},
+       "--model-cache-directory: '/nothing' is not a folder"},
       {{"m", "-x"}, "unknown option '-x'"},
       {{"m", "--http-port"}, "--http-port needs a value"},
       {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "config/config_json.h"
+#include "config/storage_url.h"
 
 namespace braid {
 
@@ -33,8 +34,10 @@ GpuPlacement PlacementOf(const std::vector<GpuDevice>& gpus, const ServerOptions
 }
 
 std::vector<std::string> RootsOfErrors(const ServerOptions& options) {
-  std::vector<std::filesystem::path> folders(options.folders.model_repositories.begin(),
-                                             options.folders.model_repositories.end());
+  std::vector<std::filesystem::path> folders;
+  for (const std::string& repository : options.folders.model_repositories) {
+    if (!IsUrl(repository)) folders.emplace_back(repository);
+  }
   if (!options.config.config_path.empty()) {
     folders.push_back(std::filesystem::absolute(options.config.config_path).parent_path());
   }

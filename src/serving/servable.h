@@ -133,6 +133,12 @@ class Servable {
   // ServableHandle enters the gate for each request; closing the gate starts the drain.
   Gate& gate() { return gate_; }
 
+  // Keeps files that its processes may read at any time, such as the copy of files in an object store.
+  // Called before it is served.
+  void KeepFiles(std::shared_ptr<const void> files) { files_ = std::move(files); }
+  // Called after Stop(). Others may still refer to it, for example in an older catalog.
+  void ReleaseFiles() { files_.reset(); }
+
   // The allocator for the bytes of inputs, so that they need no further copy.
   virtual BufferAllocator& input_allocator() = 0;
 
@@ -200,6 +206,7 @@ class Servable {
 
  private:
   ApiCounters api_counters_;
+  std::shared_ptr<const void> files_;
   const InputLimit* input_limit_ = nullptr;
   std::atomic<int64_t> input_bytes_{0};
   Gate gate_;

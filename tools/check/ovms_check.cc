@@ -12,6 +12,7 @@
 #include "check/text_file.h"
 #include "config/config_file.h"
 #include "config/json_reader.h"
+#include "config/storage_url.h"
 #include "pipeline/built_in_nodes.h"
 #include "repository/config_plan.h"
 #include "repository/dependency_graph.h"
@@ -190,6 +191,11 @@ void OvmsCheck::CheckModel(const Entry& entry, const OvmsModelConfig& model) {
   if (model.batch_size && !model.shapes.empty()) {
     Add(entry, "/batch_size", Level::kNote, "no-effect",
         "'batch_size' has no effect, because the entry has a shape", model.name, "leave it out");
+  }
+  if (IsUrl(model.base_path)) {
+    return Add(entry, "/base_path", Level::kError, "remote",
+               "'" + model.base_path + "' is remote, and braid check reads local folders", model.name,
+               "copy the model, for example with rclone copy, and check the copy");
   }
   const auto available = ListVersionFolders(model.base_path);
   if (!available.ok()) {

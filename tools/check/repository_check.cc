@@ -119,9 +119,9 @@ void RepositoryCheck::Load(Model& model) {
     std::string field;
     if (model.file != nullptr && folder.ok()) {
       std::map<std::string, std::string> ignored;
-      auto versions = ListVersions(*folder, ignored);
+      auto versions = ListVersions(folder->folder, ignored);
       // Reads as much of it as possible, without the server's additions.
-      ModelSource again{.folder = std::move(*folder)};
+      ModelSource again{.folder = std::move(folder->folder)};
       static_cast<void>(
           reader_.ReadConfig(request, versions.ok() ? *versions : std::vector<int64_t>(), again));
       const FieldFault fault = FindFileFault(again.config);

@@ -5,10 +5,12 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/utf8.h"
 #include "check/json_fields.h"
 #include "config/config_file.h"
 #include "config/known_backends.h"
 #include "config/model_name.h"
+#include "config/storage_url.h"
 #include "repository/version_policy.h"
 
 namespace braid::check {
@@ -129,6 +131,12 @@ Target FileTarget(const fs::path& file) {
 }  // namespace
 
 Result<std::vector<Target>> FindTargets(const std::string& path) {
+  if (IsUrl(path)) {
+    return UnsupportedError(
+        "'" + WithoutCredentials(path) +
+        "' is in object storage; braid check reads local files: copy it first, for example "
+        "with rclone copy");
+  }
   std::error_code fault;
   if (!fs::exists(path, fault)) return NotFoundError("there is no file or folder '" + path + "'");
   if (IsPlainFile(path)) {

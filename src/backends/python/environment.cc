@@ -7,6 +7,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "config/storage_url.h"
+
 namespace braid {
 namespace {
 
@@ -45,6 +47,7 @@ std::string EnvironmentPath(const inference::ModelConfig& config, const std::str
        at = path.find(kModelFolder, at + model_path.size())) {
     path.replace(at, kModelFolder.size(), model_path);
   }
+  if (IsUrl(path)) return path;
   fs::path whole = (fs::path(model_path) / path).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
   return whole.string();

@@ -31,7 +31,7 @@ class PythonEnvironment final : public ModelPreparation {
   WorkerSpawner spawner_;
 };
 
-// Returns the absolute path of the environment in a model's configuration; empty when there is none.
+// Returns the path or URL of the environment in a model's configuration; empty when there is none.
 // $$TRITON_MODEL_DIRECTORY is replaced by the model's folder, and relative paths are relative to it.
 std::string EnvironmentPath(const inference::ModelConfig& config, const std::string& model_path);
 

@@ -64,6 +64,7 @@ Status EnvironmentStore::CheckRunning() const {
 
 EnvironmentStore::Value EnvironmentStore::Get(const std::string& path,
                                               const std::function<void(const std::string&)>& progress) {
+  if (IsUrl(path)) return UseRemote(path, progress);
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0)
     return ErrnoError("the Python environment '" + path + "' (EXECUTION_ENV_PATH)", errno);
@@ -90,13 +91,45 @@ EnvironmentStore::Value EnvironmentStore::UseArchive(
     return CheckRunning();
   };
   return environments_.Get(
-      fmt::format("archive {}", StateOf(info)),
+      fmt::format("archive {}", StateOf(info)), [&] { return UnpackFile(path, file, info, progress); },
+      waiting);
+}
+
+EnvironmentStore::Value EnvironmentStore::UnpackFile(
+    const std::string& path, const UniqueFd& file, const struct stat& info,
+    const std::function<void(const std::string&)>& progress) {
+  Value made = Unpack(path, file.get(), static_cast<uint64_t>(info.st_size), progress);
+  struct stat after = {};
+  if (made.ok() && (::fstat(file.get(), &after) != 0 || StateOf(after) != StateOf(info)))
+    return InternalError("environment archive '" + path + "' changed while it was unpacked");
+  return made;
+}
+
+// The copy of the archive is removed once it is unpacked.
+EnvironmentStore::Value EnvironmentStore::UseRemote(const std::string& text,
+                                                    const std::function<void(const std::string&)>& progress) {
+  const std::string prefix = "environment archive (EXECUTION_ENV_PATH): ";
+  auto url = ParseStorageUrl(text);
+  if (!url.ok()) return url.status().WithPrefix(prefix);
+  if (options_.storage == nullptr)
+    return UnsupportedError(prefix + "'" + text + "' is remote; expected a local file");
+  auto state = options_.storage->StateOfFile(*url);
+  if (!state.ok()) return state.status().WithPrefix(prefix);
+  const auto waiting = [&] {
+    progress("waiting until environment '" + text + "' is unpacked for another model");
+    return CheckRunning();
+  };
+  return environments_.Get(
+      "remote " + text + " " + *state,
       [&]() -> Value {
-        Value made = Unpack(path, file.get(), static_cast<uint64_t>(info.st_size), progress);
-        struct stat after = {};
-        if (made.ok() && (::fstat(file.get(), &after) != 0 || StateOf(after) != StateOf(info)))
-          return InternalError("environment archive '" + path + "' changed while it was unpacked");
-        return made;
+        progress("copying environment '" + text + "'");
+        auto copy = options_.storage->CopyFile(*url);
+        if (!copy.ok()) return copy.status().WithPrefix(prefix);
+        const UniqueFd file(::open((*copy)->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+        struct stat info = {};
+        if (!file.valid() || ::fstat(file.get(), &info) != 0)
+          return ErrnoError("environment archive '" + text + "'", errno);
+        return UnpackFile(text, file, info, progress);
       },
       waiting);
 }

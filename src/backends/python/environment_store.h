@@ -5,6 +5,8 @@
 // models keep theirs.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -13,6 +15,8 @@
 
 #include "backends/python/environment.h"
 #include "backends/python/shared_builds.h"
+#include "base/unique_fd.h"
+#include "storage/object_storage.h"
 
 namespace braid {
 
@@ -26,12 +30,14 @@ class EnvironmentStore {
     std::string unpack_program = {};
     uint64_t max_bytes = UINT64_MAX;  // of an unpacked archive
     std::string max_bytes_option;
+    // Copies archives in object stores; outlives the store. Null: such archives are errors.
+    ObjectStorage* storage = nullptr;
   };
 
   // Deletes leftovers of killed servers. `support` outlives the store and its environments.
   EnvironmentStore(Options options, WorkerSupport& support);
 
-  // Returns the environment at an absolute path. Blocks while this or another thread unpacks an archive;
+  // Returns the environment at an absolute path or a URL. Blocks while this or another thread unpacks an archive;
   // `progress` is called about each second. Errors: INTERNAL; the text names the path and the fault.
   Result<std::shared_ptr<PythonEnvironment>> Get(const std::string& path,
                                                  const std::function<void(const std::string&)>& progress);
@@ -43,6 +49,9 @@ class EnvironmentStore {
   using Value = Result<std::shared_ptr<PythonEnvironment>>;
   Value UseFolder(const std::string& path);
   Value UseArchive(const std::string& path, const std::function<void(const std::string&)>& progress);
+  Value UseRemote(const std::string& url, const std::function<void(const std::string&)>& progress);
+  Value UnpackFile(const std::string& path, const UniqueFd& file, const struct stat& info,
+                   const std::function<void(const std::string&)>& progress);
   Value Unpack(const std::string& path, int archive_fd, uint64_t archive_bytes,
                const std::function<void(const std::string&)>& progress);
   Value Make(const std::string& folder, std::shared_ptr<TemporaryFolder> files);

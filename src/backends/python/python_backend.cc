@@ -106,7 +106,8 @@ PythonBackend::PythonBackend(Options options, Logger& log)
            .temporary_directory = options_.temporary_directory,
            .unpack_program = options_.isolation.level == IsolationLevel::kNone ? "" : options_.program,
            .max_bytes = options_.environment_max_bytes,
-           .max_bytes_option = "--environment-max-bytes"},
+           .max_bytes_option = "--environment-max-bytes",
+           .storage = options_.storage},
           *options_.support) {}
 
 PythonBackend::~PythonBackend() = default;

@@ -62,6 +62,8 @@ class PythonBackend final : public PythonFiles {
     // The folder for unpacked environments, and the size limit of each.
     std::string temporary_directory = "/tmp";
     uint64_t environment_max_bytes = uint64_t{64} << 30;
+    // Copies environments in object stores; outlives the backend. Null: they are errors.
+    ObjectStorage* storage = nullptr;
     // Outlives the backend.
     const WorkerServices* services = nullptr;
     // Shared with other backends that have workers; null: the backend makes its own.
