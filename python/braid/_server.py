@@ -27,6 +27,7 @@ class Server:
 
     Args:
         repositories: folders of models, in Triton's layout. Empty if `options` has `--config_path` or another source.
+
         options: further options of `braid serve`, such as `["--model-control-mode", "explicit"]`.
         start_timeout: limit for loading, in seconds.
         stop_timeout: seconds until a server that does not end is killed. Requests in flight have

@@ -69,6 +69,7 @@ class Model:
     Attributes:
         name: its name.
         config: the completed configuration; empty if it is not from a config.pbtxt.
+
         inputs, outputs: names and types ("FP32"); an empty type is any.
         decoupled: whether execute() returns an iterator.
         server: the server, for its addresses.
@@ -119,8 +120,10 @@ class Model:
         Args:
             inputs: arrays by name. Other values are converted to arrays of the input's type, texts to BYTES.
             outputs: the requested outputs; None: all.
+
             request_id: seen by the model.
             parameters: of the request: str, int or bool values.
+
             timeout: seconds to wait for each response; None: 60, or unlimited if the model runs in this process.
 
         Returns:
@@ -252,14 +255,18 @@ def load_model(
             - a model's folder in Triton's layout. The other models of its repository are loaded when they are called.
             - a folder with a graph.pbtxt, or such a file.
             - a config.json, with `name` for one of its models, pipelines or graphs.
-        name: what to load; None: the folder's name.
+
+        name: the name of the model; None: that of the folder.
+
         calls: answers to the model's calls to other models, by name. Each is
             - a function from a dict of arrays to a dict of outputs. A generator function makes a decoupled model. Its
               exceptions are errors of the called model.
             - a loaded Model.
             - the folder of a model, which is loaded too.
+
         in_process: runs the models' Python in threads of this process. None: if the variable BRAID_TESTING_IN_PROCESS
             is "1", which `pytest --braid-in-process` sets.
+
         options: more options of `braid serve`.
         start_timeout: limit for loading, in seconds.
 
@@ -307,7 +314,9 @@ def load_node(
     Args:
         path: the handler's file, with a class OvmsPythonModel.
         inputs, outputs: the names of the node's streams.
+
         loopback: whether the node has a LOOPBACK stream, for execute() as a generator.
+
         in_process, options, start_timeout: as for load_model().
 
     Returns:
