@@ -8,7 +8,9 @@ import socket
 import ssl
 import urllib.request
 
+import numpy as np
 import pytest
+import tritonclient.grpc
 import yaml
 from harness.deployments import PAGE, Deployment, Replica, mount_secret
 from harness.kubernetes import SchemaJudge
@@ -142,6 +144,20 @@ def test_the_requests_of_the_page(deployed):
     assert server.request("POST", path, body)[0] == 401
     assert server.request("POST", path, body, token(made, "prometheus"))[0] == 403
     assert server.request("POST", "/v2/repository/models/add_sub/load", "{}", token(made, "client"))[0] == 403
+
+
+def test_grpc_has_the_certificate_and_the_tokens(deployed):
+    made, server = deployed
+    address = f"localhost:{server.grpc.rpartition(':')[2]}"
+    authority = str(made.folder / "ca.crt")
+    inputs = [tritonclient.grpc.InferInput(name, [4], "FP32") for name in ("INPUT0", "INPUT1")]
+    for each, factor in zip(inputs, (1, 10), strict=True):
+        each.set_data_from_numpy(factor * np.arange(1, 5, dtype=np.float32))
+    with tritonclient.grpc.InferenceServerClient(address, ssl=True, root_certificates=authority) as client:
+        headers = {name.lower(): value for name, value in token(made, "client").items()}
+        assert client.infer("add_sub", inputs, headers=headers).as_numpy("OUTPUT0").tolist() == SUM
+        with pytest.raises(tritonclient.grpc.InferenceServerException, match="UNAUTHENTICATED"):
+            client.infer("add_sub", inputs)
 
 
 def test_a_new_version_is_loaded(deployed):
