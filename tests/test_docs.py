@@ -8,9 +8,8 @@ from harness.server import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
-ELSEWHERE = pages_of(
-    "Models", "Graphs", "Pipelines"
-)  # tests/test_docs_models.py; examples: tests/test_docs_examples.py
+# tests/test_docs_models.py; tests/test_kubernetes_deployment.py; examples: tests/test_docs_examples.py
+ELSEWHERE = [*pages_of("Models", "Graphs", "Pipelines"), "docs/kubernetes-deployment.md"]
 
 
 @pytest.mark.parametrize(

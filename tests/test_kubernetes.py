@@ -1,6 +1,7 @@
 """deploy/kubernetes: the chart, its manifests, and KServe's runtimes are valid by Kubernetes' schemas and a
 kube-apiserver. The containers' commands work."""
 
+import base64
 import contextlib
 import json
 import re
@@ -11,6 +12,7 @@ import onnx.helper
 import pytest
 import yaml
 from harness import openvino_models
+from harness.deployments import Deployment
 from harness.kube_apiserver import KubeApiserver, RefusedError
 from harness.kubernetes import SchemaJudge, helm
 from harness.public_clients import need
@@ -21,6 +23,8 @@ CHART = FOLDER / "chart"
 EVERYTHING = {
     "autoscaling.enabled": "true",
     "serviceMonitor.enabled": "true",
+    "tls.secretName": "braid-tls",
+    "access.secretName": "braid-access",
     "serviceMonitor.labels.release": "prometheus",
     "sequences.stateStorage": "1Gi",
     "sequences.storageClassName": "fast",
@@ -108,6 +112,32 @@ def test_an_autoscaler_is_not_held_against_a_number_of_replicas():
     rule = yaml.safe_load((FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"][0]
     (scaler,) = of_kind(rendered([("autoscaling.enabled", "true")]), "HorizontalPodAutoscaler")
     assert scaler["spec"]["metrics"][0]["pods"]["metric"]["name"] == rule["name"]["as"]
+
+
+def test_tls_has_one_option_for_ports_probes_and_services():
+    tls = [("tls.secretName", "braid-tls"), ("fleet.endpoints", "kubernetes")]
+    (made,) = of_kind(rendered(tls), "StatefulSet")
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    assert "--fleet-ca-file=/etc/braid/tls/ca.crt" in container["args"]
+    for service in of_kind(rendered(tls), "Service"):
+        assert {each["appProtocol"] for each in service["spec"]["ports"]} == {"https"}
+    for values, error in (
+        ([("options[0]", "--http-use-ssl-mutual")], "options: .* set tls.secretName instead of --http-use-ssl"),
+        ([("tls.secretName", "braid-tls"), ("fleet.endpoints", "dns")], "fleet.endpoints: with tls.secretName it is"),
+    ):
+        sets = [f"--set={key}={value}" for key, value in values]
+        refused = helm("template", "braid", CHART, "--kube-version", "1.34.0", *sets, check=False)
+        assert refused.returncode != 0
+        assert re.search(error, refused.stderr), refused.stderr
+
+
+def test_a_load_balancer_has_no_port_for_metrics():
+    for kind, ports in (("ClusterIP", ["http", "grpc", "metrics"]), ("LoadBalancer", ["http", "grpc"])):
+        clients, replicas = of_kind(rendered([("service.type", kind)]), "Service")
+        assert [each["name"] for each in clients["spec"]["ports"]] == ports
+        assert [each["name"] for each in replicas["spec"]["ports"]] == ["http", "grpc", "metrics"]
 
 
 @pytest.mark.parametrize(
@@ -318,6 +348,36 @@ def test_an_upgrade_with_other_values_is_one_that_the_api_allows(api):
     assert [each["metadata"]["uid"] for each in upgraded] == [each["metadata"]["uid"] for each in installed]
     stateful = next(each for each in upgraded if each["kind"] == "StatefulSet")
     assert stateful["spec"]["replicas"] == 5
+
+
+def test_the_deployment_of_the_page_by_the_api(api, tmp_path):
+    """kubectl itself gives all objects of docs/kubernetes-deployment.md to the API."""
+    need("kube-apiserver", "kubectl")
+    page = Deployment(tmp_path, api.kubeconfig())
+    # A controller makes it in each namespace.
+    api.apply('{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}')
+    for block in page.blocks:
+        page.run(block)
+    for kind, path, name in {
+        (each["kind"], api.path(each), each["metadata"]["name"])
+        for each in documents(page.applied)
+        if each["kind"] != "Pod"  # deleted by the page
+    }:
+        assert api.ask("GET", f"{path}/{name}")["kind"] == kind
+    secrets = {each["metadata"]["name"]: each for each in api.ask("GET", "/api/v1/namespaces/models/secrets")["items"]}
+    assert secrets["braid-tls"]["type"] == "kubernetes.io/tls"
+    for name, files in (
+        ("braid-tls", {"tls.crt": "tls.crt", "tls.key": "tls.key", "ca.crt": "ca.crt"}),
+        ("braid-access", {"tokens": "tokens", "policy.json": "policy.json", "prometheus": "prometheus.token"}),
+    ):
+        data = {key: base64.b64encode((page.folder / file).read_bytes()).decode() for key, file in files.items()}
+        assert secrets[name]["data"] == data
+    made = api.ask("GET", "/apis/apps/v1/namespaces/models/statefulsets/braid")
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/team/braid:0.2.0"
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    (volume,) = (each for each in made["spec"]["template"]["spec"]["volumes"] if each["name"] == "tls")
+    assert volume["secret"]["defaultMode"] == 0o400
 
 
 def test_the_api_refuses_what_schemas_let_pass(api, judge):

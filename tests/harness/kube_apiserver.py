@@ -58,7 +58,8 @@ class KubeApiserver:
             *("--service-account-issuer", "https://kubernetes.default.svc"),
             *("--service-account-key-file", certificate, "--service-account-signing-key-file", key),
         ]
-        trusted = ssl.create_default_context(cafile=certificates / "root.pem")
+        self._root = certificates / "root.pem"
+        trusted = ssl.create_default_context(cafile=self._root)
         self._opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
         )
@@ -111,9 +112,25 @@ class KubeApiserver:
         how = f"fieldManager=test&fieldValidation=Strict{'&dryRun=All' if dry_run else ''}"
         applied = []
         for manifest in filter(None, yaml.safe_load_all(manifests)):
-            path = f"{self._path(manifest, namespace)}/{manifest['metadata']['name']}"
+            path = f"{self.path(manifest, namespace)}/{manifest['metadata']['name']}"
             applied.append(self.ask("PATCH", f"{path}?{how}", manifest, "application/apply-patch+yaml"))
         return applied
+
+    def kubeconfig(self):
+        """Writes the file by which kubectl and helm find the API; returns its path."""
+        cluster = {"server": f"https://localhost:{self._port}", "certificate-authority": str(self._root)}
+        about = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": {"token": self._token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        file = self._folder / "kubeconfig"
+        file.touch(0o600)
+        file.write_text(json.dumps(about))
+        return file
 
     def wait_for_kind(self, version, kind):
         """Waits until the API has a custom kind, such as ("serving.kserve.io/v1beta1", "InferenceService")."""
@@ -126,7 +143,8 @@ class KubeApiserver:
 
         wait_until(found, 30, f"the API of {kind}")
 
-    def _path(self, manifest, namespace):
+    def path(self, manifest, namespace="models"):
+        """Returns the path of all objects of a manifest's kind and namespace."""
         version, kind = manifest["apiVersion"], manifest["kind"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         resource = next(

@@ -14,7 +14,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "braid.fleetEndpoints" -}}
-{{- if eq .Values.fleet.endpoints "dns" -}}
+{{- if and (eq .Values.fleet.endpoints "dns") .Values.tls.secretName -}}
+{{- fail "fleet.endpoints: with tls.secretName it is kubernetes: dns finds addresses, and the certificate has names" -}}
+{{- else if eq .Values.fleet.endpoints "dns" -}}
 dns://{{ include "braid.name" . }}-replicas.{{ .Release.Namespace }}.svc:8001:8000:8002
 {{- else if eq .Values.fleet.endpoints "kubernetes" -}}
 kubernetes://{{ .Release.Namespace }}/{{ include "braid.name" . }}-replicas
