@@ -1,13 +1,14 @@
 #include "custom_nodes/params.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 namespace braid::custom_nodes {
 namespace {
@@ -19,23 +20,17 @@ struct Read {
   size_t length = 0;
 };
 
-Read<int32_t> ReadInt(const std::string& text) {
-  char* end = nullptr;
-  errno = 0;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (errno == ERANGE || value < std::numeric_limits<int32_t>::min() ||
-      value > std::numeric_limits<int32_t>::max()) {
-    return {};
-  }
-  return {static_cast<int32_t>(value), static_cast<size_t>(end - text.c_str())};
-}
-
-Read<float> ReadFloat(const std::string& text) {
-  char* end = nullptr;
-  errno = 0;
-  const float value = std::strtof(text.c_str(), &end);
-  if (errno == ERANGE) return {};
-  return {value, static_cast<size_t>(end - text.c_str())};
+// Reads the number at the text's beginning, after blanks and a plus sign.
+template <class Number>
+Read<Number> ReadNumber(const std::string& text) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const char* from = std::find_if(begin, end, [](unsigned char c) { return std::isspace(c) == 0; });
+  if (end - from > 1 && *from == '+' && from[1] != '-') ++from;
+  Number value = 0;
+  const auto [at, fault] = std::from_chars(from, end, value);
+  if (fault != std::errc()) return {};
+  return {value, static_cast<size_t>(at - begin)};
 }
 
 // Reports a value of which not every character was read.
@@ -108,13 +103,13 @@ bool Params::Flag(const std::string& key) {
 std::optional<int32_t> Params::FindInt(const std::string& key) {
   const std::string* text = Find(key);
   if (text == nullptr) return std::nullopt;
-  return Take(key, *text, ReadInt(*text), warnings_);
+  return Take(key, *text, ReadNumber<int32_t>(*text), warnings_);
 }
 
 std::optional<float> Params::FindFloat(const std::string& key) {
   const std::string* text = Find(key);
   if (text == nullptr) return std::nullopt;
-  return Take(key, *text, ReadFloat(*text), warnings_);
+  return Take(key, *text, ReadNumber<float>(*text), warnings_);
 }
 
 std::vector<float> Params::FindFloats(const std::string& key) {
@@ -125,7 +120,7 @@ std::vector<float> Params::FindFloats(const std::string& key) {
   if (good) {
     std::istringstream elements(text->substr(1, text->size() - 2));
     for (std::string element; good && std::getline(elements, element, ',');) {
-      const Read<float> read = ReadFloat(element);
+      const Read<float> read = ReadNumber<float>(element);
       good = read.length > 0;
       numbers.push_back(read.value);
     }

@@ -54,6 +54,9 @@ CLUSTER = "needs a cluster; tests/test_kubernetes.py judges the manifests"
 FLEET = "tests/test_fleet_envoy.py does it, with three servers and an Envoy"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
+    "docs/object-storage.md": {
+        "braid serve s3://": "tests/test_object_storage.py does it, with a server of S3's protocol"
+    },
     "README.md": {"make test": "tests/test_docs.py is a part of it"},
     "docs/bench.md": {
         "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
