@@ -825,14 +825,17 @@ bool Manager::Impl::ApplyChanges(const FolderWatch::Changes& changes) {
 
 void Manager::Impl::LogChanges(const FolderWatch::Changes& changes) const {
   constexpr size_t kMostNamed = 3;
-  if (changes.files.empty()) return;
-  std::string names;
-  size_t named = 0;
+  // Files that are gone already are the temporary ones of editors, unless there are no others.
+  std::error_code fault;
+  std::vector<std::string> files;
   for (const std::string& file : changes.files) {
-    if (++named > kMostNamed) break;
-    names += (names.empty() ? "" : ", ") + file;
+    if (std::filesystem::exists(file, fault)) files.push_back(file);
   }
-  const size_t others = changes.files.size() - std::min(changes.files.size(), kMostNamed);
+  if (files.empty()) files.assign(changes.files.begin(), changes.files.end());
+  if (files.empty()) return;
+  const size_t others = files.size() - std::min(files.size(), kMostNamed);
+  files.resize(files.size() - others);
+  const std::string names = fmt::format("{}", fmt::join(files, ", "));
   BRAID_LOG_INFO(log_, "changed: {}{}", names, others == 0 ? "" : fmt::format(" and {} more", others));
 }
 

@@ -222,4 +222,16 @@ void ExecutionsInFlight::OnGone(const std::string& reason) {
     listener().OnUnstarted(*each.instance, std::move(each.executions));
 }
 
+std::string ExecutionsInFlight::RequestsNow() {
+  std::string ids;
+  MutexLock lock(mutex_);
+  // With several executions, a message could be about each of them.
+  if (running_.size() != 1) return ids;
+  for (const uint32_t slot : running_.front().slots) {
+    const auto& request = slots_[slot].request;
+    if (request != nullptr && !request->id.empty()) ids += (ids.empty() ? "" : ", ") + request->id;
+  }
+  return ids;
+}
+
 }  // namespace braid
