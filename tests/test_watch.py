@@ -36,7 +36,8 @@ class Asking:
     def added(self):
         given = httpclient.InferInput(self.to[0], [1], "FP32")
         given.set_data_from_numpy(np.zeros(1, np.float32))
-        return float(self.client.infer(self.model, [given]).as_numpy(self.to[1])[0])
+        answer = self.client.infer(self.model, [given]).as_numpy(self.to[1])
+        return None if answer is None else float(answer[0])
 
     def expect(self, value):
         def look():
@@ -266,7 +267,7 @@ from pyovms import Tensor
 
 class OvmsPythonModel:
     def execute(self, inputs):
-        return [Tensor("OUT0", np.asarray(inputs[0]).view(np.float32) + np.float32({value}))]
+        return [Tensor("out", np.asarray(inputs[0]).view(np.float32) + np.float32({value}))]
 """
 
 
@@ -341,7 +342,10 @@ def test_the_config_json_and_files_of_its_models(graph_server, tmp_path):
             ["--model-control-mode=explicit", "--load-on-demand"],
             "--watch and --load-on-demand cannot be set together",
         ),
-        (["--watch-graph-files=false"], "--watch includes --watch-graph-files; do not turn it off"),
+        (
+            ["--config_path=config.json", "--watch-graph-files=false"],
+            "--watch includes --watch-graph-files; do not turn it off",
+        ),
     ],
 )
 def test_options_that_contradict(options, text, tmp_path):
