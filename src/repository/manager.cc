@@ -33,6 +33,7 @@
 namespace braid {
 namespace {
 
+constexpr const char* kWatchPrefix = "--watch: ";
 constexpr const char* kNotAllLoaded = "failed to load all models";
 
 // The texts of OpenVINO Model Server's REST API; the reasons are in the log.
@@ -197,9 +198,9 @@ class Manager::Impl {
   std::unique_ptr<OnDemandLoads> on_demand_;  // likewise
   int64_t next_names_ns_ = 0;                 // SteadyNowNs(), of Refresh()
   ConfigPipelines pipelines_;
-  ModelFolders::Skipped skipped_;           // used at the start, then by the polling thread
-  std::unique_ptr<FolderWatch> watch_;      // used likewise, but for Wake(); null without options_.watch
-  Watched watched_;                         // likewise
+  ModelFolders::Skipped skipped_;       // used at the start, then by the polling thread
+  std::unique_ptr<FolderWatch> watch_;  // used likewise, but for Wake(), under mutex_; null: does not watch
+  Watched watched_;                     // likewise
   std::atomic<bool> folders_serve_{false};  // the model folders were readable at the start
   std::atomic<bool> knows_models_{false};   // the catalog has the names of the models to load
 
@@ -257,7 +258,12 @@ Status Manager::Impl::Start(Status& loaded) {
     MutexLock round(round_mutex_);
     if (options_.config) BRAID_RETURN_IF_ERROR(ReadConfig());
     if (options_.watch) {
-      BRAID_ASSIGN_OR_RETURN(watch_, FolderWatch::Create({.ignored = IsIgnored}));
+      auto watch = FolderWatch::Create({.ignored = IsIgnored});
+      if (!watch.ok()) return watch.status().WithPrefix(kWatchPrefix);
+      {
+        MutexLock lock(mutex_);
+        watch_ = std::move(watch).value();
+      }
       BRAID_RETURN_IF_ERROR(WatchSources());
     }
     std::set<std::string> names;
@@ -267,6 +273,8 @@ Status Manager::Impl::Start(Status& loaded) {
       folders_serve_ = found.ok();
       if (found.ok()) names = std::move(*found);
       if (options_.watch) {
+        // Nothing but a start can mend this.
+        BRAID_RETURN_IF_ERROR(loaded);
         for (const std::string& name : names) watched_.prints[name] = PrintOf(name);
       }
     }
@@ -310,7 +318,10 @@ std::vector<LoadRequest> Manager::Impl::StartupSet(const std::set<std::string>& 
 
 Status Manager::Impl::Shutdown(int64_t deadline_ns) {
   life_.Exit();
-  if (watch_ != nullptr) watch_->Wake();
+  {
+    MutexLock lock(mutex_);
+    if (watch_ != nullptr) watch_->Wake();
+  }
   table_.Close();
   if (on_demand_ != nullptr) on_demand_->Shutdown();
   if (loads_ != nullptr) loads_->BeginShutdown();
@@ -424,14 +435,15 @@ bool Manager::Impl::ScanFolders() {
   // Clients can load hidden folders.
   if (watch_ != nullptr) std::erase_if(gone, IsIgnored);
   table_.NoteFolders(*names);
-  bool done = true;
-  for (const std::string& name : gone) done = UnloadFolder(name).ok() && done;  // unless it is claimed
+  bool unloaded = true;
+  for (const std::string& name : gone) unloaded = UnloadFolder(name).ok() && unloaded;
   FolderLoads::Outcome outcome;
-  done = LoadFolders(to_load, outcome).ok() && done;  // other failures are logged
-  if (watch_ == nullptr || !done) return done;
-  watched_.prints = std::move(prints);
-  NoteWrites(to_load);
-  return true;
+  const bool loaded = LoadFolders(to_load, outcome).ok();  // failures of models are logged
+  if (watch_ != nullptr && loaded) {
+    watched_.prints = std::move(prints);
+    NoteWrites(to_load);
+  }
+  return unloaded && loaded;
 }
 
 // Load and unload requests are refused outside of explicit mode, and until the first loads have ended.
@@ -791,7 +803,7 @@ Status Manager::Impl::WatchSources() {
   for (std::string& text : unseen) {
     if (watched_.told.insert(text).second) BRAID_LOG_WARNING(log_, "{}", text);
   }
-  return watched.ok() ? watched : watched.WithPrefix("--watch: ");
+  return watched.ok() ? watched : watched.WithPrefix(kWatchPrefix);
 }
 
 void Manager::Impl::FollowChanges() {

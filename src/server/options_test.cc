@@ -45,6 +45,19 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   EXPECT_THAT(line.notes, IsEmpty());
 }
 
+TEST(Options, WatchingKeepsAServerWithBrokenModels) {
+  CommandLine line = Parse({"models"});
+  EXPECT_FALSE(line.options.watch);
+  EXPECT_TRUE(line.options.exit_on_error);
+  line = Parse({"--watch", "models"});
+  EXPECT_TRUE(line.options.watch);
+  EXPECT_FALSE(line.options.exit_on_error);
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
+  EXPECT_TRUE(Parse({"--watch", "--exit-on-error", "models"}).options.exit_on_error);
+  EXPECT_TRUE(Parse({"--watch=false", "models"}).options.exit_on_error);
+  EXPECT_THAT(Parse({"--watch", "--model-control-mode=poll", "models"}).err, HasSubstr("give one of them"));
+}
+
 TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
   const auto place = [](std::vector<const char*> arguments) {
     arguments.push_back("models");

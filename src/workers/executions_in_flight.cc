@@ -224,9 +224,12 @@ void ExecutionsInFlight::OnGone(const std::string& reason) {
 
 std::string ExecutionsInFlight::RequestsNow() {
   std::string ids;
+  if (link_.channel == nullptr) return ids;
   MutexLock lock(mutex_);
-  // With several executions, a message could be about each of them.
-  if (running_.size() != 1) return ids;
+  // With several begun executions, a message could be about each of them.
+  const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
+  if (std::ranges::count_if(running_, [begun](const Running& each) { return each.id <= begun; }) != 1)
+    return ids;
   for (const uint32_t slot : running_.front().slots) {
     const auto& request = slots_[slot].request;
     if (request != nullptr && !request->id.empty()) ids += (ids.empty() ? "" : ", ") + request->id;

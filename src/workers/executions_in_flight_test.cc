@@ -123,6 +123,19 @@ class ExecutionsInFlightTest : public ::testing::Test {
   Flight flight_{listener_};
 };
 
+TEST_F(ExecutionsInFlightTest, KnowsTheRequestsOfTheOneExecutionThatHasBegun) {
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  ASSERT_TRUE(Hand(a_, {"1", "", "2"}));
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  ASSERT_TRUE(Hand(b_, {"3"}));
+  link_.channel->header().begun_execution = 1;
+  EXPECT_EQ(flight_.RequestsNow(), "1, 2");
+  link_.channel->header().begun_execution = 2;
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  Die();
+  EXPECT_EQ(flight_.RequestsNow(), "");
+}
+
 TEST_F(ExecutionsInFlightTest, ADeathFailsWhatHasBegunAndGivesTheRestBackToItsInstances) {
   ASSERT_TRUE(Hand(a_, {"1", "2"}));
   ASSERT_TRUE(Hand(b_, {"3"}));
