@@ -783,7 +783,14 @@ Status Manager::Impl::WatchSources() {
   if (options_.config) {
     const std::string& path = options_.config->config_path;
     if (!path.empty()) wanted.files.push_back(path);
-    for (const OvmsModelConfig& model : plan_.models) wanted.trees.push_back(model.base_path);
+    for (const OvmsModelConfig& model : plan_.models) {
+      wanted.trees.push_back(model.base_path);
+      std::error_code fault;
+      const std::filesystem::path file(model.base_path);
+      if (!std::filesystem::is_regular_file(file, fault)) continue;
+      for (const std::string& name : FilesOfVersionFile(file))
+        wanted.files.push_back((file.parent_path() / name).string());
+    }
     for (const OvmsGraphConfig& graph : plan_.graphs) {
       wanted.files.push_back(graph.graph_path);
       if (const std::string beside = SubconfigOf(graph, path); !beside.empty())
