@@ -18,7 +18,7 @@ from harness.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
 TEXT = config(inputs=[("IN", "FP32", [1])], outputs=[("OUT", "FP32", [1])])
-# A bound on what takes well under a second on an idle machine.
+# A bound on reloads, which take well under a second on an idle machine.
 SOON = 10
 
 

@@ -107,7 +107,8 @@ class FolderWatch {
 
   // Watches one folder. Returns its entry, or null if it has gone or cannot be read.
   Result<Watched*> Add(const std::string& folder, Round& round);
-  // Watches the name, the links behind it, and, for a tree, what it leads to. `shown` is the path to report.
+  // Watches the name and the links behind it, and the folder at their end if it is a tree. `shown` is the path
+  // to report.
   Status AddPath(const std::string& path, const std::string& shown, bool tree, Round& round);
   Status AddTree(const std::string& folder, const std::string& shown, size_t depth, Round& round);
   // Reads the events that are there.

@@ -1,5 +1,5 @@
-// Log lines for a terminal: the level and the places in the user's own files stand out, and places have the
-// form that terminals and editors make links of, /models/m/1/model.py:12.
+// Log lines for a terminal. The level and the places in the user's own files stand out. Places have the form of
+// which terminals and editors make links: /models/m/1/model.py:12.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ class ConfigGraphs {
   void AddFiles(FolderWatch::Wanted& wanted) const;
 
  private:
-  // What a graph was made from.
+  // A source of a graph.
   struct File {
     std::string path;
     bool folder = false;    // for its Python files
