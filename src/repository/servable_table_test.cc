@@ -170,7 +170,9 @@ TEST_F(ServableTableTest, KnowsWhichModelsAreLoadedAgainWhenTheirFilesChange) {
   table_.Release("m", OkStatus());
   ASSERT_TRUE(table_.ReloadOf("m").has_value());
   EXPECT_EQ(table_.ReloadOf("m")->config_json, "{}");
-  FailLoad("m", Plan({{1, 11}}));  // with the configuration of the disk
+  LoadPlan changed = Plan({{1, 11}});
+  changed.fingerprint = 2;
+  FailLoad("m", std::move(changed));  // with the configuration of the disk
   EXPECT_EQ(table_.ReloadOf("m")->config_json, "{}");
   ASSERT_TRUE(Unload("m").ok());
   EXPECT_EQ(table_.ReloadOf("m"), std::nullopt);

@@ -51,6 +51,7 @@ class Flight final : public ExecutionsInFlight {
   using ExecutionsInFlight::OnDead;
   using ExecutionsInFlight::OnDown;
   using ExecutionsInFlight::OnGone;
+  using ExecutionsInFlight::RequestsNow;
   using ExecutionsInFlight::TellRefused;
 
   void Up(const WorkerLink& link) { EXPECT_TRUE(OnUp(link, {}).ok()); }
