@@ -779,11 +779,17 @@ void Manager::Impl::NoteWrites(const std::vector<LoadRequest>& loaded) {
 // Watches the files of all sources. Errors: RESOURCE_EXHAUSTED, with the system's limit.
 Status Manager::Impl::WatchSources() {
   FolderWatch::Wanted wanted;
+  std::vector<std::string> unseen;
   if (options_.folders) wanted.trees = options_.folders->model_repositories;
   if (options_.config) {
     const std::string& path = options_.config->config_path;
     if (!path.empty()) wanted.files.push_back(path);
     for (const OvmsModelConfig& model : plan_.models) {
+      if (IsUrl(model.base_path)) {
+        unseen.push_back(
+            fmt::format("--watch does not see changes of model '{}' in object storage", model.name));
+        continue;
+      }
       wanted.trees.push_back(model.base_path);
       std::error_code fault;
       const std::filesystem::path file(model.base_path);
@@ -798,7 +804,6 @@ Status Manager::Impl::WatchSources() {
     }
     graphs_.AddFiles(wanted);
   }
-  std::vector<std::string> unseen;
   Status watched = watch_->Watch(wanted, unseen);
   for (const std::vector<std::string>& paths : {wanted.trees, wanted.files}) {
     for (const std::string& path : paths) {

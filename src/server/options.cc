@@ -164,6 +164,11 @@ Status CheckWatch(const ServerOptions& options) {
   if (options.origin("watch-graph-files") != OptionOrigin::kDefault && !options.config.watch_graph_files) {
     return InvalidArgumentError("--watch includes --watch-graph-files; do not turn it off");
   }
+  if (std::ranges::any_of(options.folders.model_repositories, IsUrl)) {
+    return InvalidArgumentError(
+        "--watch needs model repositories in local folders; for object storage use "
+        "--model-control-mode=poll");
+  }
   if (options.folders.on_demand) {
     return InvalidArgumentError("--watch and --load-on-demand cannot be set together");
   }

@@ -56,6 +56,8 @@ TEST(Options, WatchingKeepsAServerWithBrokenModels) {
   EXPECT_TRUE(Parse({"--watch", "--exit-on-error", "models"}).options.exit_on_error);
   EXPECT_TRUE(Parse({"--watch=false", "models"}).options.exit_on_error);
   EXPECT_THAT(Parse({"--watch", "--model-control-mode=poll", "models"}).err, HasSubstr("give one of them"));
+  EXPECT_THAT(Parse({"--watch", "s3://bucket/models"}).err,
+              HasSubstr("--watch needs model repositories in local"));
 }
 
 TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
@@ -462,7 +464,7 @@ TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {
   CommandLine line = Parse({"models", "--print-config", "--http-port=9000", "--host=127.0.0.1"});
   EXPECT_EQ(line.exit_code, 0);
   EXPECT_THAT(line.out, ::testing::ContainsRegex("http-port +9000 +8000 +command line\n"));
-  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-address +127.0.0.1 +0.0.0.0 +--host\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-address +127.0.0.1 +0.0.0.0 +other options\n"));
   EXPECT_THAT(line.out, ::testing::ContainsRegex("grpc-port +8001 +8001 +default\n"));
   EXPECT_THAT(line.out, ::testing::ContainsRegex("model-repository +models +- +command line\n"));
 }
