@@ -57,7 +57,7 @@ def test_print_config_names_value_default_and_origin():
     assert done.returncode == 0
     rows = {line.split()[0]: line.split(None, 3)[1:] for line in done.stdout.splitlines()}
     assert rows["http-port"] == ["9000", "8000", "command line"]
-    assert rows["http-address"] == ["127.0.0.1", "0.0.0.0", "--host"]
+    assert rows["http-address"] == ["127.0.0.1", "0.0.0.0", "other options"]
     assert rows["grpc-port"] == ["8001", "8001", "default"]
 
 

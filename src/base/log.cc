@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "base/clock.h"
+#include "base/log_colours.h"
 #include "base/utf8.h"
 
 namespace braid {
@@ -39,6 +40,7 @@ std::string Prefix(LogFormat format, LogLevel level, std::string_view file, int 
 }  // namespace
 
 thread_local std::string_view LogAbout::current_;
+thread_local std::string_view LogRequests::current_;
 
 std::string EscapeForLog(std::string_view text) {
   std::string out;
@@ -82,6 +84,7 @@ Logger::Logger() : Logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Opt
 Logger::Logger(std::shared_ptr<spdlog::sinks::sink> sink, const Options& options)
     : sink_(std::move(sink)),
       file_(options.file),
+      colours_(options.colours),
       observer_(options.observer),
       enabled_{options.info, options.warning, options.error},
       verbose_level_(options.verbose_level),
@@ -112,8 +115,10 @@ void Logger::WriteLines(LogLevel level, std::string_view file, int line, std::st
 
 void Logger::WriteEscaped(LogLevel level, std::string_view file, int line, const std::string& escaped) {
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  std::string text = Prefix(format_, level, EscapeForLog(file), line);
-  for (const char c : escaped) {
+  const std::string prefix = Prefix(format_, level, EscapeForLog(file), line);
+  std::string text;
+  for (const char c : colours_ ? ColouredLines(level, prefix, EscapeForLog(LogRequests::Ids()), escaped)
+                               : prefix + escaped) {
     text += c;
     if (c == '\n') text += kIndent;
   }
@@ -125,6 +130,7 @@ void Logger::WriteEscaped(LogLevel level, std::string_view file, int line, const
 void Logger::WriteOutput(std::string_view source, std::string_view line, std::string_view model) {
   std::string text = EscapeForLog(fmt::format("[{}] {}", source, line));
   if (observer_ != nullptr) observer_->OnLine({WallNowMs(), std::nullopt, model, text});
+  if (colours_) text = ColouredOutput(EscapeForLog(source), EscapeForLog(line));
   sink_->log(spdlog::details::log_msg(spdlog::string_view_t{}, spdlog::level::info, text));
   sink_->flush();
 }

@@ -66,6 +66,22 @@ class LogAbout {
   const std::string_view before_;
 };
 
+// While one exists, messages of this thread are about the requests with these ids. Only terminals show them.
+class LogRequests {
+ public:
+  // `ids` outlives the object.
+  explicit LogRequests(std::string_view ids) : before_(std::exchange(current_, ids)) {}
+  ~LogRequests() { current_ = before_; }
+  LogRequests(const LogRequests&) = delete;
+  LogRequests& operator=(const LogRequests&) = delete;
+
+  static std::string_view Ids() { return current_; }
+
+ private:
+  static thread_local std::string_view current_;
+  const std::string_view before_;
+};
+
 enum class LogFormat : unsigned char { kDefault, kIso8601 };
 
 class Logger {
@@ -77,6 +93,7 @@ class Logger {
     int verbose_level = 0;  // 0 is off
     LogFormat format = LogFormat::kDefault;
     std::string file;                 // empty: standard error
+    bool colours = false;             // for a terminal
     LogObserver* observer = nullptr;  // outlives the logger; null: none
   };
 
@@ -106,6 +123,7 @@ class Logger {
   LogFormat format() const { return format_; }
   void set_format(LogFormat format) { format_ = format; }
   const std::string& file() const { return file_; }
+  bool colours() const { return colours_; }
 
   void Flush();
 
@@ -116,6 +134,7 @@ class Logger {
 
   std::shared_ptr<spdlog::sinks::sink> sink_;  // spdlog's sinks are shared by its own interface
   std::string file_;
+  const bool colours_;
   LogObserver* const observer_;  // null: none
   std::atomic<bool> enabled_[3];
   std::atomic<int> verbose_level_;

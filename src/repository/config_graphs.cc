@@ -1,17 +1,18 @@
 #include "repository/config_graphs.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/guard.h"
 #include "config/config_file.h"
+#include "config/folder.h"
+#include "repository/model_folders.h"
 #include "repository/parallel.h"
 
 namespace braid {
-namespace {}  // namespace
-
 ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, bool retry) {
   ConfigOutcome outcome;
   for (auto& [name, entry] : graphs_) entry.wanted = false;
@@ -48,16 +49,33 @@ ConfigOutcome ConfigGraphs::Sync(const std::vector<OvmsGraphConfig>& wanted, boo
   return outcome;
 }
 
-ConfigGraphs::File ConfigGraphs::Look(const std::string& path) {
+ConfigGraphs::File ConfigGraphs::Look(const std::string& path, bool folder) {
+  if (folder) {
+    const auto opened = Folder::Open(path);
+    return {path, true, opened.ok() ? FingerprintOf(*opened, ".py").whole : 0};
+  }
   const auto text = ReadConfigFile(path);
   // A real hash of 0 becomes 1, because 0 means that the file cannot be read.
-  return {path, text.ok() ? std::max(std::hash<std::string>{}(*text), size_t{1}) : 0};
+  return {path, false, text.ok() ? std::max(std::hash<std::string>{}(*text), size_t{1}) : 0};
+}
+
+void ConfigGraphs::AddFiles(FolderWatch::Wanted& wanted) const {
+  for (const auto& [name, entry] : graphs_) {
+    for (const File& file : entry.files) (file.folder ? wanted.trees : wanted.files).push_back(file.path);
+  }
+}
+
+void ConfigGraphs::AddFile(const std::string& path, std::vector<File>& files) const {
+  files.push_back(Look(path, false));
+  if (!options_.watch) return;
+  File folder = Look(std::filesystem::path(path).parent_path().string(), true);
+  if (std::ranges::find(files, folder.path, &File::path) == files.end()) files.push_back(std::move(folder));
 }
 
 bool ConfigGraphs::Stale(const Entry& entry, bool retry) const {
   if (entry.config != entry.tried || (retry && !entry.fault.ok())) return true;
   return std::any_of(entry.files.begin(), entry.files.end(),
-                     [](const File& file) { return Look(file.path) != file; });
+                     [](const File& file) { return Look(file.path, file.folder) != file; });
 }
 
 // Returns true if the served graph has changed.
@@ -67,17 +85,17 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
   const LogAbout about(name);
   if (!entry.served) table_.SetLoading(name, 1, ServableKind::kGraph);
   const int64_t begin_ns = SteadyNowNs();
-  std::vector<std::string> paths;
-  // Hash the file before the graph is made, so that the next pass detects changes during the load.
-  entry.files.assign(1, Look(entry.config.graph_path));
-  auto made = makers_.make_graph(entry.config, paths);
+  // Hash the files before they are read, so that the next pass detects changes during the load.
+  entry.files.clear();
+  AddFile(entry.config.graph_path, entry.files);
+  auto made = makers_.make_graph(entry.config, [&](const std::string& file) { AddFile(file, entry.files); });
   const RetryingAllocation retrying;  // the new graph and the one it replaces must both be ended
-  for (const std::string& path : paths) entry.files.push_back(Look(path));
   entry.fault = made.status();
   if (!made.ok()) {
     const std::string& why = entry.fault.message();
     if (entry.served) {
       BRAID_LOG_LINES(log_, kError, "the new definition of graph '{}' is not applied: {}", name, why);
+      if (options_.watch) table_.NoteReload(name, table_.ForClients(entry.fault));
       return false;
     }
     BRAID_LOG_LINES(log_, kError, "graph '{}' is not available: {}", name, why);
@@ -89,7 +107,9 @@ bool ConfigGraphs::Try(const std::string& name, Entry& entry) {
     table_.Drain(std::move(leaving));
     return false;
   }
-  BRAID_LOG_INFO(log_, "loaded graph '{}' in {} ms", name, (SteadyNowNs() - begin_ns) / kMillisecondNs);
+  const bool again = options_.watch && entry.served;
+  BRAID_LOG_INFO(log_, "{} graph '{}' in {} ms", again ? "reloaded" : "loaded", name,
+                 (SteadyNowNs() - begin_ns) / kMillisecondNs);
   ServableTable::RetiredServables before;
   if (!table_.Serve(*made, before)) {
     drains_.Discard(**made);

@@ -2,11 +2,13 @@
 // change.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/folder_watch.h"
 #include "base/log.h"
 #include "config/ovms_config.h"
 #include "repository/config_models.h"
@@ -29,11 +31,15 @@ class ConfigGraphs {
   // stay with the graph on which they began. Runs user code, and blocks until that returns.
   ConfigOutcome Sync(const std::vector<OvmsGraphConfig>& wanted, bool retry);
 
+  // Adds the files and folders whose contents Sync() compares.
+  void AddFiles(FolderWatch::Wanted& wanted) const;
+
  private:
-  // A file's contents when a graph was made from it.
+  // A source of a graph.
   struct File {
     std::string path;
-    size_t contents = 0;  // a hash; 0: not readable
+    bool folder = false;    // for its Python files
+    uint64_t contents = 0;  // a hash; 0: not readable
     bool operator==(const File&) const = default;
   };
   struct Entry {
@@ -46,7 +52,9 @@ class ConfigGraphs {
     Status fault;
   };
 
-  static File Look(const std::string& path);
+  static File Look(const std::string& path, bool folder);
+  // Adds a file; when saved files are watched, also the Python files in its folder.
+  void AddFile(const std::string& path, std::vector<File>& files) const;
   bool Stale(const Entry& entry, bool retry) const;
   bool Try(const std::string& name, Entry& entry);
 

@@ -162,12 +162,14 @@ Status ConfigModels::PlanModel(const OvmsModelConfig& config, Model& model, bool
   const OvmsModelConfig made_of = WithoutPolicy(config);
   for (const int64_t number : model.chosen) {
     Version& version = model.versions[number];
-    if (version.serving == made_of) {
+    const bool same = version.serving == made_of;
+    // Before the load, so that changes during the load are detected.
+    const uint64_t files =
+        same && !options_.watch ? version.files : FilesOf(VersionPathOf(place->path, number));
+    if (same && files == version.files) {
       version.failure.reset();
       continue;
     }
-    // Before the load, so that changes during the load are detected.
-    const uint64_t files = FilesOf(VersionPathOf(place->path, number));
     const auto& failure = version.failure;
     if (failure && failure->config == made_of && failure->files == files && !retry) continue;
     if (!version.serving) table_.SetLoading(name, number, ServableKind::kModel);
@@ -206,8 +208,11 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
                     build.status.message());
     build.version->failure = Failure{WithoutPolicy(config), build.files, build.status};
     ServableTable::RetiredServables leaving;
-    if (!build.version->serving)
+    if (!build.version->serving) {
       table_.SetFailed(name, build.number, ServableKind::kModel, build.status, leaving);
+    } else if (options_.watch) {
+      table_.NoteReload(name, table_.ForClients(build.status));
+    }
     table_.Drain(std::move(leaving));
     return;
   }
@@ -219,9 +224,12 @@ void ConfigModels::RunBuild(const OvmsModelConfig& config, Build& build) {
     return;
   }
   build.status = OkStatus();
+  const bool again = options_.watch && build.version->serving.has_value();
   build.version->serving = WithoutPolicy(config);
+  build.version->files = build.files;
   build.version->failure.reset();
-  BRAID_LOG_INFO(log_, "loaded '{}' version {} in {} ms", name, build.number, took_ns / kMillisecondNs);
+  BRAID_LOG_INFO(log_, "{} '{}' version {} in {} ms", again ? "reloaded" : "loaded", name, build.number,
+                 took_ns / kMillisecondNs);
   replaced_();
   table_.Drain(std::move(before));
 }

@@ -68,6 +68,7 @@ class ConfigModels {
   struct Version {
     // The configuration from which the servable was made; nullopt if the version does not serve.
     std::optional<OvmsModelConfig> serving;
+    uint64_t files = 0;  // a fingerprint of the files at that load
     std::optional<Failure> failure;
   };
   struct Model {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/utf8.h"
 #include "serving/uses.h"
@@ -99,12 +100,14 @@ void FolderLoads::MakeIfDue(const std::string& ensemble) {
 Status FolderLoads::LoadAndRelease(const LoadRequest& request, const Dependencies& uses) {
   const LogAbout about(request.model_name);
   const Status status = Guarded([&] { return LoadClaimed(request, uses); });
+  if (options_.watch) table_.NoteReload(request.model_name, status.message());
   table_.Release(request.model_name, status);
   return status;
 }
 
 Status FolderLoads::LoadClaimed(const LoadRequest& request, const Dependencies& uses) {
   const std::string& name = request.model_name;
+  table_.NoteRequest(request);
   if (Status free = table_.CheckFree(name); !free.ok()) {
     BRAID_LOG_ERROR(log_, "failed to load '{}': Given model name is already occupied", name);
     return free;
@@ -140,6 +143,8 @@ Result<LoadPlan> FolderLoads::Read(const LoadRequest& request) {
 
 Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, const Dependencies& uses) {
   const std::string& name = request.model_name;
+  const int64_t begin_ns = SteadyNowNs();
+  const bool serves = table_.Serves(name);
   BRAID_ASSIGN_OR_RETURN(const std::vector<int64_t> versions, table_.BeginBuilds(name, plan.keys));
   Builds builds = BuildVersions(plan.source, versions, uses);
   const RetryingAllocation retrying;  // the new servables and those they replace must all be ended
@@ -164,13 +169,19 @@ Status FolderLoads::Build(const LoadRequest& request, const LoadPlan& plan, cons
     }
     if (table_.Serve(request, plan, built, leaving)) {
       table_.Drain(std::move(leaving));
-      BRAID_LOG_INFO(log_, "successfully loaded '{}'", name);
+      const int64_t took_ms = (SteadyNowNs() - begin_ns) / kMillisecondNs;
+      if (options_.watch && serves) {
+        BRAID_LOG_INFO(log_, "reloaded '{}' in {} ms", name, took_ms);
+      } else {
+        BRAID_LOG_INFO(log_, "successfully loaded '{}'", name);
+      }
       return OkStatus();
     }
   }
   table_.AbandonBuilds(name, reasons);
   for (auto& [version, servable] : built) drains_.Discard(*servable);
-  BRAID_LOG_INFO(log_, "failed to load '{}'", name);
+  BRAID_LOG_INFO(log_, "failed to load '{}'{}", name,
+                 options_.watch && serves ? "; the previous version serves until its files are mended" : "");
   if (faults.empty()) return UnavailableError("Server exiting");
   return InvalidArgumentError(LoadFailed(name) + faults + "\n");
 }

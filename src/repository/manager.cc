@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/folder_watch.h"
 #include "base/guard.h"
 #include "base/mutex.h"
 #include "base/utf8.h"
@@ -32,6 +33,7 @@
 namespace braid {
 namespace {
 
+constexpr const char* kWatchPrefix = "--watch: ";
 constexpr const char* kNotAllLoaded = "failed to load all models";
 
 // The texts of OpenVINO Model Server's REST API; the reasons are in the log.
@@ -116,7 +118,7 @@ class Manager::Impl {
     MutexLock lock(mutex_);
     return metrics_;
   }
-  void ScanFolders();
+  bool ScanFolders();
   Status Load(const LoadRequest& request);
   Status Unload(const std::string& name, bool unload_dependents, const ModelRights& rights);
   Result<bool> Reload();
@@ -138,10 +140,19 @@ class Manager::Impl {
     Status config;      // the file's text is invalid, or a new text could not be applied
     Status versions;    // other failures to load
   };
+  // The state of watching.
+  struct Watched {
+    // The fingerprints of model folders when they were last loaded, or found not to be wanted.
+    std::map<std::string, std::optional<uint64_t>> prints;
+    // How many loads in a row have ended with other files than those they began with.
+    std::map<std::string, int> writes;
+    std::set<std::string> told;  // problems that were logged
+  };
 
   void Run(const Steps& steps);
 
   Result<std::set<std::string>> FolderNames();
+  std::optional<uint64_t> PrintOf(const std::string& name) const;
   Result<std::set<std::string>> BeginFolders();
   std::vector<LoadRequest> StartupSet(const std::set<std::string>& names) const;
   Status CheckTakesLoads() const;
@@ -167,6 +178,14 @@ class Manager::Impl {
   void PollFolders();
   void PollConfig();
 
+  Status WatchSources() BRAID_REQUIRES(round_mutex_);
+  void FollowChanges();
+  bool ApplyChanges(const FolderWatch::Changes& changes);
+  std::optional<LoadRequest> LoadWanted(const std::string& name, std::optional<uint64_t> now) const;
+  void NoteWrites(const std::vector<LoadRequest>& loaded);
+  void LogChanges(const FolderWatch::Changes& changes) const;
+  std::string TextsBeside() BRAID_REQUIRES(round_mutex_);
+
   const ManagerOptions options_;
   Catalog& catalog_;
   const ConfigMakers config_makers_;
@@ -179,7 +198,9 @@ class Manager::Impl {
   std::unique_ptr<OnDemandLoads> on_demand_;  // likewise
   int64_t next_names_ns_ = 0;                 // SteadyNowNs(), of Refresh()
   ConfigPipelines pipelines_;
-  ModelFolders::Skipped skipped_;           // used at the start, then by the polling thread
+  ModelFolders::Skipped skipped_;       // used at the start, then by the polling thread
+  std::unique_ptr<FolderWatch> watch_;  // used likewise, but for Wake(), under mutex_; null: does not watch
+  Watched watched_;                     // likewise
   std::atomic<bool> folders_serve_{false};  // the model folders were readable at the start
   std::atomic<bool> knows_models_{false};   // the catalog has the names of the models to load
 
@@ -190,6 +211,7 @@ class Manager::Impl {
   std::optional<std::string> text_ BRAID_GUARDED_BY(round_mutex_);  // the file's text when it was last read
   Status text_fault_ BRAID_GUARDED_BY(round_mutex_);                // the error in that text
   Status read_fault_ BRAID_GUARDED_BY(round_mutex_);                // why the file cannot be read now
+  std::string texts_beside_ BRAID_GUARDED_BY(round_mutex_);         // of the files that it points to
 
   mutable Mutex mutex_;
   std::optional<OvmsMetricsConfig> metrics_ BRAID_GUARDED_BY(mutex_);
@@ -235,12 +257,26 @@ Status Manager::Impl::Start(Status& loaded) {
   {
     MutexLock round(round_mutex_);
     if (options_.config) BRAID_RETURN_IF_ERROR(ReadConfig());
+    if (options_.watch) {
+      auto watch = FolderWatch::Create({.ignored = IsIgnored});
+      if (!watch.ok()) return watch.status().WithPrefix(kWatchPrefix);
+      {
+        MutexLock lock(mutex_);
+        watch_ = std::move(watch).value();
+      }
+      BRAID_RETURN_IF_ERROR(WatchSources());
+    }
     std::set<std::string> names;
     if (loads_ != nullptr) {
       auto found = BeginFolders();
       loaded = found.status();
       folders_serve_ = found.ok();
       if (found.ok()) names = std::move(*found);
+      if (options_.watch) {
+        // Nothing but a start can mend this.
+        BRAID_RETURN_IF_ERROR(loaded);
+        for (const std::string& name : names) watched_.prints[name] = PrintOf(name);
+      }
     }
     Steps steps;
     FolderLoads::Outcome outcome;
@@ -266,6 +302,11 @@ Status Manager::Impl::Start(Status& loaded) {
   return StartPolling();
 }
 
+std::optional<uint64_t> Manager::Impl::PrintOf(const std::string& name) const {
+  const auto folder = folders_.Open(name);
+  return folder.ok() ? std::optional(FingerprintOf(folder->folder).whole) : std::nullopt;
+}
+
 std::vector<LoadRequest> Manager::Impl::StartupSet(const std::set<std::string>& names) const {
   const std::vector<std::string>& startup = options_.folders->startup_models;
   std::set<std::string> wanted(startup.begin(), startup.end());
@@ -277,6 +318,10 @@ std::vector<LoadRequest> Manager::Impl::StartupSet(const std::set<std::string>& 
 
 Status Manager::Impl::Shutdown(int64_t deadline_ns) {
   life_.Exit();
+  {
+    MutexLock lock(mutex_);
+    if (watch_ != nullptr) watch_->Wake();
+  }
   table_.Close();
   if (on_demand_ != nullptr) on_demand_->Shutdown();
   if (loads_ != nullptr) loads_->BeginShutdown();
@@ -312,7 +357,9 @@ void Manager::Impl::CheckServerReady(std::function<void(bool)> done) const {
 }
 
 Status Manager::Impl::StartPolling() {
-  if (folders_serve_ && options_.folders->control_mode == ControlMode::kPoll) {
+  if (watch_ != nullptr) {
+    BRAID_RETURN_IF_ERROR(life_.StartPolling("brd-poll", [this] { FollowChanges(); }));
+  } else if (folders_serve_ && options_.folders->control_mode == ControlMode::kPoll) {
     BRAID_RETURN_IF_ERROR(life_.StartPolling("brd-poll", [this] { PollFolders(); }));
   }
   return options_.config ? life_.StartPolling("brd-config", [this] { PollConfig(); }) : OkStatus();
@@ -363,33 +410,40 @@ Status Manager::Impl::UnloadFolder(const std::string& name) {
 
 void Manager::Impl::PollFolders() {
   while (life_.Sleep(SteadyNowNs() + options_.folders->poll_seconds * kSecondNs)) {
-    GuardedOrReport("brd-poll", [this] { ScanFolders(); });
+    GuardedOrReport("brd-poll", [this] { (void)ScanFolders(); });
   }
 }
 
-void Manager::Impl::ScanFolders() {
+// Returns false if another scan has to follow, because a client loads one of the models.
+bool Manager::Impl::ScanFolders() {
   const RepositoryLife::Work work(life_);
-  if (!work.begun()) return;
+  if (!work.begun()) return true;
   const auto names = FolderNames();
   if (!names.ok()) {
     // If a repository cannot be read for a while, its models are not unloaded.
     BRAID_LOG_ERROR(log_, "failed to poll the model repository: {}", names.status().message());
-    return;
+    return true;
   }
   std::vector<LoadRequest> to_load;
+  std::map<std::string, std::optional<uint64_t>> prints;
   for (const std::string& name : *names) {
     // A model in two repositories has no fingerprint, so its serving version stays.
-    std::optional<uint64_t> now;
-    if (auto found = folders_.Open(name); found.ok()) now = FingerprintOf(found->folder).whole;
-    if (table_.NeedsLoad(name, now)) to_load.push_back(FromDisk(name));
+    prints[name] = PrintOf(name);
+    if (auto request = LoadWanted(name, prints[name])) to_load.push_back(std::move(*request));
   }
-  const std::vector<std::string> gone = table_.GoneFrom(*names);
+  std::vector<std::string> gone = table_.GoneFrom(*names);
+  // Clients can load hidden folders.
+  if (watch_ != nullptr) std::erase_if(gone, IsIgnored);
   table_.NoteFolders(*names);
-  for (const std::string& name : gone)
-    (void)UnloadFolder(name);  // a claimed model is retried at the next
-                               // scan
+  bool unloaded = true;
+  for (const std::string& name : gone) unloaded = UnloadFolder(name).ok() && unloaded;
   FolderLoads::Outcome outcome;
-  (void)LoadFolders(to_load, outcome);  // failures are logged, and retried at the next scan
+  const bool loaded = LoadFolders(to_load, outcome).ok();  // failures of models are logged
+  if (watch_ != nullptr && loaded) {
+    watched_.prints = std::move(prints);
+    NoteWrites(to_load);
+  }
+  return unloaded && loaded;
 }
 
 // Load and unload requests are refused outside of explicit mode, and until the first loads have ended.
@@ -589,7 +643,8 @@ bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
     return false;
   }
   read_fault_ = OkStatus();
-  if (text_ == *text && (text_fault_.ok() || !retry)) return false;
+  const bool same_text = text_ == *text && (!options_.watch || TextsBeside() == texts_beside_);
+  if (same_text && (text_fault_.ok() || !retry)) return false;
   text_ = *text;
   auto plan = ReadConfigPlan(path, *text, log_);
   text_fault_ = plan.status();
@@ -599,6 +654,7 @@ bool Manager::Impl::ReadFile(bool retry, Findings& findings) {
     return false;
   }
   plan_ = std::move(plan).value();
+  if (options_.watch) texts_beside_ = TextsBeside();
   NameFolders();
   findings.changed = true;
   return true;
@@ -633,7 +689,7 @@ void Manager::Impl::FinishConfig(bool fresh, bool retry, Findings& findings) {
   outcome.Add(pipelines_.TakeOutcome());
   // After the pipelines, because a new definition may no longer need these models.
   models_.RetireUnwanted();
-  if (fresh || retry || options_.config->watch_graph_files) {
+  if (fresh || retry || options_.watch || options_.config->watch_graph_files) {
     // A graph looks up its models when it runs, so load those first.
     const ConfigOutcome graphs = graphs_.Sync(plan_.graphs, fresh || retry);
     if (graphs.changed) Run({});
@@ -689,6 +745,135 @@ void Manager::Impl::PollConfig() {
   }
 }
 
+// ---- saved files ----
+
+// Returns the request to load a model folder whose fingerprint is `now`; nullopt if the model can stay as it is.
+std::optional<LoadRequest> Manager::Impl::LoadWanted(const std::string& name,
+                                                     std::optional<uint64_t> now) const {
+  if (watch_ == nullptr) return table_.NeedsLoad(name, now) ? std::optional(FromDisk(name)) : std::nullopt;
+  const auto before = watched_.prints.find(name);
+  if (before != watched_.prints.end() && before->second == now) return std::nullopt;
+  return options_.folders->control_mode == ControlMode::kExplicit ? table_.ReloadOf(name) : FromDisk(name);
+}
+
+// A model that writes into its own folder while it loads would be reloaded for ever.
+void Manager::Impl::NoteWrites(const std::vector<LoadRequest>& loaded) {
+  constexpr int kMostInARow = 3;
+  for (const LoadRequest& request : loaded) {
+    const std::string& name = request.model_name;
+    const auto now = PrintOf(name);
+    if (watched_.prints[name] == now) {
+      watched_.writes.erase(name);
+    } else if (++watched_.writes[name] >= kMostInARow) {
+      BRAID_LOG_WARNING(
+          log_,
+          "the files of model '{}' have changed during each of its last {} loads, probably by the "
+          "model itself; the changes of the last load do not reload it. Let it write elsewhere, or to "
+          "names that begin with a dot",
+          name, watched_.writes[name]);
+      watched_.prints[name] = now;
+    }
+  }
+}
+
+// Watches the files of all sources. Errors: RESOURCE_EXHAUSTED, with the system's limit.
+Status Manager::Impl::WatchSources() {
+  FolderWatch::Wanted wanted;
+  std::vector<std::string> unseen;
+  if (options_.folders) wanted.trees = options_.folders->model_repositories;
+  if (options_.config) {
+    const std::string& path = options_.config->config_path;
+    if (!path.empty()) wanted.files.push_back(path);
+    for (const OvmsModelConfig& model : plan_.models) {
+      if (IsUrl(model.base_path)) {
+        unseen.push_back(
+            fmt::format("--watch does not see changes of model '{}' in object storage", model.name));
+        continue;
+      }
+      wanted.trees.push_back(model.base_path);
+      std::error_code fault;
+      const std::filesystem::path file(model.base_path);
+      if (!std::filesystem::is_regular_file(file, fault)) continue;
+      for (const std::string& name : FilesOfVersionFile(file))
+        wanted.files.push_back((file.parent_path() / name).string());
+    }
+    for (const OvmsGraphConfig& graph : plan_.graphs) {
+      wanted.files.push_back(graph.graph_path);
+      if (const std::string beside = SubconfigOf(graph, path); !beside.empty())
+        wanted.files.push_back(beside);
+    }
+    graphs_.AddFiles(wanted);
+  }
+  Status watched = watch_->Watch(wanted, unseen);
+  for (const std::vector<std::string>& paths : {wanted.trees, wanted.files}) {
+    for (const std::string& path : paths) {
+      if (!FolderWatch::IsRemote(path)) continue;
+      unseen.push_back(fmt::format(
+          "'{}' is on a network file system, where --watch sees only this machine's changes", path));
+    }
+  }
+  for (std::string& text : unseen) {
+    if (watched_.told.insert(text).second) BRAID_LOG_WARNING(log_, "{}", text);
+  }
+  return watched.ok() ? watched : watched.WithPrefix(kWatchPrefix);
+}
+
+void Manager::Impl::FollowChanges() {
+  FolderWatch::Changes changes;
+  // The first pass finds what changed while the models loaded.
+  while (!life_.exiting()) {
+    bool done = true;
+    GuardedOrReport("brd-poll", [&] { done = ApplyChanges(changes); });
+    changes = watch_->Await(done ? FolderWatch::kNever : SteadyNowNs() + kSecondNs / 10);
+  }
+}
+
+// Returns false if another pass has to follow soon.
+bool Manager::Impl::ApplyChanges(const FolderWatch::Changes& changes) {
+  const RepositoryLife::Work work(life_);
+  if (!work.begun()) return true;
+  LogChanges(changes);
+  bool done = true;
+  {
+    // Before the files are read, so that each later change begins a pass.
+    MutexLock round(round_mutex_);
+    const Status watched = WatchSources();
+    if (!watched.ok() && watched_.told.insert(watched.message()).second)
+      BRAID_LOG_ERROR(log_, "{}: some changes will not be noticed", watched.message());
+  }
+  // A new config.json can name other folders.
+  if (options_.config) done = !Round(false).changed;
+  if (folders_serve_) done = ScanFolders() && done;
+  return done;
+}
+
+void Manager::Impl::LogChanges(const FolderWatch::Changes& changes) const {
+  constexpr size_t kMostNamed = 3;
+  // Files that are gone already are the temporary ones of editors, unless there are no others.
+  std::error_code fault;
+  std::vector<std::string> files;
+  for (const std::string& file : changes.files) {
+    if (std::filesystem::exists(file, fault)) files.push_back(file);
+  }
+  if (files.empty()) files.assign(changes.files.begin(), changes.files.end());
+  if (files.empty()) return;
+  const size_t others = files.size() - std::min(files.size(), kMostNamed);
+  files.resize(files.size() - others);
+  const std::string names = fmt::format("{}", fmt::join(files, ", "));
+  BRAID_LOG_INFO(log_, "changed: {}{}", names, others == 0 ? "" : fmt::format(" and {} more", others));
+}
+
+// Returns the texts of the files that the config.json points to.
+std::string Manager::Impl::TextsBeside() {
+  std::string texts;
+  for (const OvmsGraphConfig& graph : plan_.graphs) {
+    const std::string path = SubconfigOf(graph, options_.config->config_path);
+    const auto text = path.empty() ? Result<std::string>(std::string()) : ReadConfigFile(path);
+    texts += path + "\n" + (text.ok() ? *text : text.status().message()) + "\n";
+  }
+  return texts;
+}
+
 // ---- the public face ----
 
 Manager::Manager(ManagerOptions options, Catalog& catalog, FolderMakers folder_makers,
@@ -700,7 +885,7 @@ Manager::~Manager() = default;
 Status Manager::Start(Status& loaded) { return impl_->Start(loaded); }
 Status Manager::Shutdown(int64_t deadline_ns) { return impl_->Shutdown(deadline_ns); }
 std::optional<OvmsMetricsConfig> Manager::metrics() const { return impl_->metrics(); }
-void Manager::ScanFolders() { impl_->ScanFolders(); }
+void Manager::ScanFolders() { (void)impl_->ScanFolders(); }
 Status Manager::Load(const LoadRequest& request) { return impl_->Load(request); }
 Status Manager::Unload(const std::string& model_name, bool unload_dependents, const ModelRights& rights) {
   return impl_->Unload(model_name, unload_dependents, rights);

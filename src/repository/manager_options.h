@@ -65,6 +65,9 @@ struct ManagerOptions {
   std::optional<ConfigOptions> config = {};
   // How long the instances of an unloaded servable may take to finalize.
   int exit_timeout_seconds = 30;
+  // Whether saved files take effect at once, in place of polling: those of the sources, and the Python files
+  // beside the handlers of graphs. Not with ControlMode::kPoll or `on_demand`.
+  bool watch = false;
   // Limits the concurrent loads of servables, and of the versions of one model.
   int load_thread_count = 4;
   // Keeps the sequences of stateful models over restarts and reloads; outlives the manager. Null: they end
@@ -109,10 +112,10 @@ struct ConfigMakers {
   std::function<Result<std::shared_ptr<Servable>>(const OvmsPipelineConfig& config,
                                                   const CustomNodeLibraries& libraries)>
       make_pipeline;
-  // Makes the servable of a graph and waits until it can serve. `files` gets the files that it reads beside
-  // its graph.pbtxt, even if it fails.
+  // Makes the servable of a graph and waits until it can serve. Calls `reads` with each file beside its
+  // graph.pbtxt before it is read, even if the graph fails.
   std::function<Result<std::shared_ptr<Servable>>(const OvmsGraphConfig& config,
-                                                  std::vector<std::string>& files)>
+                                                  const std::function<void(const std::string& file)>& reads)>
       make_graph;
 };
 

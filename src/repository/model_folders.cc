@@ -15,9 +15,7 @@ namespace {
 constexpr size_t kMaxEntries = 100000;
 constexpr size_t kMaxDepth = 16;
 
-bool Hidden(const std::string& name) { return name.starts_with('.'); }
-
-bool WrittenByPython(const std::string& name) { return name == "__pycache__" || name.ends_with(".pyc"); }
+bool Hidden(std::string_view name) { return name.starts_with('.'); }
 
 // For example "007" and "v1".
 bool LooksLikeVersion(std::string_view name) {
@@ -37,6 +35,13 @@ uint64_t MixFile(uint64_t seed, const Folder& folder, const std::string& name) {
 }
 
 }  // namespace
+
+bool IsIgnored(std::string_view name) {
+  if (Hidden(name) || name == "__pycache__" || name.ends_with(".pyc")) return true;
+  // Vim, Emacs, JetBrains.
+  return name.ends_with('~') || (name.size() > 1 && name.starts_with('#') && name.ends_with('#')) ||
+         name.ends_with(".swp") || name.ends_with("___jb_tmp___") || name.ends_with("___jb_old___");
+}
 
 uint64_t Mix(uint64_t seed, std::string_view text) {
   uint64_t hash = seed ^ 0xcbf29ce484222325u;
@@ -190,7 +195,7 @@ uint64_t FingerprintOf(const Folder& folder, const std::vector<std::string>& fil
   return print;
 }
 
-Fingerprint FingerprintOf(const Folder& model) {
+Fingerprint FingerprintOf(const Folder& model, std::string_view suffix) {
   struct Task {
     Folder folder;
     std::string path;
@@ -214,7 +219,8 @@ Fingerprint FingerprintOf(const Folder& model) {
     }
     entries_left -= entries->size();
     for (const auto& entry : *entries) {
-      if (Hidden(entry.name) || WrittenByPython(entry.name)) continue;
+      if (IsIgnored(entry.name)) continue;
+      if (entry.kind != Folder::Kind::kFolder && !entry.name.ends_with(suffix)) continue;
       const std::string path = task.path + "/" + entry.name;
       const auto version = task.depth == 0 ? ParseVersion(entry.name) : std::nullopt;
       uint64_t ignored = 0;

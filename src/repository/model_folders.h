@@ -59,8 +59,11 @@ class ModelFolders {
   Status unusable_;  // a URL that cannot be read
 };
 
-// Hashes that change when a file is added, removed, or differs in size or time. Hidden files, and files that
-// Python writes beside the code it runs, do not count.
+// Whether files and folders of this name do not belong to a model: hidden ones, those that Python writes beside
+// the code it runs, and the backups of editors.
+bool IsIgnored(std::string_view name);
+
+// Hashes that change when a file is added, removed, or differs in size or time. Ignored files do not count.
 struct Fingerprint {
   uint64_t whole = 0;
   // Everything outside of the version folders, except for the configuration, which is compared by its
@@ -68,7 +71,8 @@ struct Fingerprint {
   uint64_t common = 0;
   std::map<int64_t, uint64_t> versions;
 };
-Fingerprint FingerprintOf(const Folder& model);
+// With a suffix, only files whose names end so count.
+Fingerprint FingerprintOf(const Folder& model, std::string_view suffix = {});
 // The same for some files of a folder.
 uint64_t FingerprintOf(const Folder& folder, const std::vector<std::string>& files);
 

@@ -72,6 +72,28 @@ TEST(FingerprintOf, TellsWhichPartChanged) {
   EXPECT_NE(FingerprintOf(*folder).common, third.common);
 }
 
+TEST(FingerprintOf, CountsOnlyFilesWithTheSuffix) {
+  ScratchFolder scratch;
+  scratch.Write("a/handler.py", "a");
+  auto folder = Folder::Open(scratch.path());
+  ASSERT_TRUE(folder.ok());
+  const uint64_t first = FingerprintOf(*folder, ".py").whole;
+  scratch.Write("a/labels.txt", "a");
+  EXPECT_EQ(FingerprintOf(*folder, ".py").whole, first);
+  scratch.Write("a/handler.py", "ab");
+  EXPECT_NE(FingerprintOf(*folder, ".py").whole, first);
+}
+
+TEST(IsIgnored, KnowsWhatPythonAndEditorsWrite) {
+  for (const char* name : {".model.py.swp", ".git", "__pycache__", "model.pyc", "model.py~", "#model.py#",
+                           ".#model.py", "model.py.swp", "model.py___jb_tmp___", "model.py___jb_old___"}) {
+    EXPECT_TRUE(IsIgnored(name)) << name;
+  }
+  for (const char* name : {"model.py", "config.pbtxt", "1", "weights.bin", "#", "model.py.new", "pycache"}) {
+    EXPECT_FALSE(IsIgnored(name)) << name;
+  }
+}
+
 TEST(ListVersions, IgnoresOtherNames) {
   ScratchFolder scratch;
   for (const char* file : {"1/x", "10/x", "2/x", "007/x", "0/x", "v3/x", "abc/x", "3"}) {

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "repository/config_plan.h"
+#include "repository/model_folders.h"
 #include "tensor/data_type.h"
 #include "tensor/shape.h"
 
@@ -34,10 +35,6 @@ constexpr size_t kMaxFolderDepth = 16;
 constexpr size_t kReadBytes = size_t{1} << 20;
 // Log the duration if it is at least this long.
 constexpr int64_t kLongNs = 1000 * kMillisecondNs;
-
-bool IsIgnored(const std::string& name) {
-  return name.starts_with('.') || name == "__pycache__" || name.ends_with(".pyc");
-}
 
 class FilesHash {
  public:

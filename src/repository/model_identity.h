@@ -16,7 +16,7 @@
 namespace braid {
 
 // Returns a hash of all files under `version_path` and of `states`, as text; equal on every machine. Links
-// are followed; hidden files and those that Python writes are left out. Reads all files, and logs how long
+// are followed; ignored files (IsIgnored()) are left out. Reads all files, and logs how long
 // that took, with `who`, if it was long. Returns "" if a file cannot be read: the model's sequences are then
 // not kept, which is logged.
 std::string IdentityOfModel(const std::string& version_path, std::string_view states, const std::string& who,

@@ -164,6 +164,16 @@ bool ServableTable::NeedsLoad(const std::string& name, std::optional<uint64_t> f
   return fingerprint && fingerprint != entry->second.tried;
 }
 
+std::optional<LoadRequest> ServableTable::ReloadOf(const std::string& name) const {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return std::nullopt;
+  const Entry& entry = found->second;
+  if (entry.served.empty()) return entry.asked;
+  if (entry.from_files) return std::nullopt;
+  return LoadRequest{.model_name = name, .config_json = entry.config_json, .files = {}};
+}
+
 std::vector<std::string> ServableTable::GoneFrom(const std::set<std::string>& names) const {
   std::vector<std::string> gone;
   MutexLock lock(mutex_);
@@ -253,6 +263,13 @@ bool ServableTable::AwaitRelease(uint64_t releases, int64_t deadline_ns) const {
 Status ServableTable::CheckFree(const std::string& name) const {
   MutexLock lock(mutex_);
   return CheckFreeLocked(name);
+}
+
+void ServableTable::NoteRequest(const LoadRequest& request) {
+  RetryingLock lock(mutex_);
+  std::optional<LoadRequest>& asked = entries_.at(request.model_name).asked;
+  asked.reset();
+  if (request.files.empty()) asked = request;
 }
 
 void ServableTable::NoteUnreadable(const std::string& name, const std::string& reason) {
@@ -353,6 +370,7 @@ Status ServableTable::Unload(const std::string& name, RetiredServables& leaving)
   Entry& entry = it->second;
   while (!entry.served.empty()) RetireVersion(name, entry, entry.served.begin()->first, leaving);
   entry.loaded.reset();
+  entry.asked.reset();
   entry.config_json.reset();
   entry.from_files = false;
   entry.awaiting.reset();
@@ -491,6 +509,15 @@ void ServableTable::RetireAll() {
   }
   Drain(std::move(pipelines));
   Drain(std::move(others));
+}
+
+void ServableTable::NoteReload(const std::string& name, const std::string& reason) {
+  RetryingLock lock(mutex_);
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end()) return;
+  for (const auto& [version, served] : entry->second.served) {
+    catalog_.SetReason(name, version, VersionState::kReady, reason);
+  }
 }
 
 bool ServableTable::Serves(const std::string& name) const {

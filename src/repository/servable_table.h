@@ -94,6 +94,9 @@ class ServableTable {
   // Whether polling has to load a model: it does not serve, or its folder has changed since the last try.
   // Without a fingerprint, a serving model is not loaded again.
   bool NeedsLoad(const std::string& name, std::optional<uint64_t> fingerprint) const;
+  // Returns the request that loads a model again after its files have changed; nullopt if it serves from a
+  // load request's files, was unloaded, or was never loaded.
+  std::optional<LoadRequest> ReloadOf(const std::string& name) const;
   // Returns the models that serve from folders which are not in `names`.
   std::vector<std::string> GoneFrom(const std::set<std::string>& names) const;
 
@@ -115,6 +118,8 @@ class ServableTable {
 
   // Errors: ALREADY_EXISTS if the name belongs to the config.json.
   Status CheckFree(const std::string& name) const;
+  // Records the request of the load that begins.
+  void NoteRequest(const LoadRequest& request);
   // Records that the load could not read the model. `reason` is for clients; "" for a missing model.
   void NoteUnreadable(const std::string& name, const std::string& reason);
   // Records the load's plan, and completes it with the builds of an ensemble's models. Returns true if the
@@ -165,6 +170,11 @@ class ServableTable {
   // Retires and drains everything, pipelines before their dependencies. REQUIRES: closed().
   void RetireAll();
   bool Serves(const std::string& name) const;
+  // Sets the reason why serving versions are not those of the changed files; "" clears it. Any name.
+  void NoteReload(const std::string& name, const std::string& reason);
+  std::string ForClients(const Status& fault) const {
+    return catalog_.error_texts().ForClients(fault.message());
+  }
   // Returns the names that are still being loaded or drained.
   std::vector<std::string> Unfinished() const;
 
@@ -221,6 +231,8 @@ class ServableTable {
     // The folder's fingerprint at the last try, and at the last successful load.
     std::optional<uint64_t> tried;
     std::optional<uint64_t> loaded;
+    // The request of the last load; nullopt after an unload, and for a request with files.
+    std::optional<LoadRequest> asked;
     // The request of the last successful load.
     std::optional<std::string> config_json;
     bool from_files = false;

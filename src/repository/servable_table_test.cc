@@ -57,6 +57,7 @@ class ServableTableTest : public ::testing::Test {
   }
   std::vector<int64_t> LoadClaimed(const LoadRequest& request, LoadPlan plan) {
     const std::string& name = request.model_name;
+    table_.NoteRequest(request);
     table_.NoteFolder(name, true);
     table_.NotePlan(request, plan);
     auto versions = table_.BeginBuilds(name, plan.keys);
@@ -71,6 +72,7 @@ class ServableTableTest : public ::testing::Test {
   // Runs a load from disk whose builds fail.
   void FailLoad(const std::string& name, LoadPlan plan) {
     EXPECT_TRUE(table_.Claim({name}).ok());
+    table_.NoteRequest(Request(name));
     EXPECT_FALSE(table_.NotePlan(Request(name), plan));
     EXPECT_TRUE(table_.BeginBuilds(name, plan.keys).ok());
     table_.AbandonBuilds(name, {});
@@ -154,6 +156,42 @@ TEST_F(ServableTableTest, AbandonedBuildsLeaveWhatServes) {
   table_.AbandonBuilds("m", {{1, "no luck"}, {3, "none either"}});
   table_.Release("m", InternalError("no luck"));
   EXPECT_EQ(Index(), "m:1 READY, m:2 UNAVAILABLE unloaded, m:3 UNAVAILABLE none either");
+}
+
+TEST_F(ServableTableTest, KnowsWhichModelsAreLoadedAgainWhenTheirFilesChange) {
+  table_.NoteFolders({"never", "failed", "m", "files"});
+  EXPECT_EQ(table_.ReloadOf("never"), std::nullopt);
+  EXPECT_EQ(table_.ReloadOf("unknown"), std::nullopt);
+  FailLoad("failed", Plan({{1, 10}}));
+  ASSERT_TRUE(table_.ReloadOf("failed").has_value());
+
+  ASSERT_TRUE(table_.Claim({"m"}).ok());
+  LoadClaimed({"m", "{}", {}}, Plan({{1, 10}}));
+  table_.Release("m", OkStatus());
+  ASSERT_TRUE(table_.ReloadOf("m").has_value());
+  EXPECT_EQ(table_.ReloadOf("m")->config_json, "{}");
+  LoadPlan changed = Plan({{1, 11}});
+  changed.fingerprint = 2;
+  FailLoad("m", std::move(changed));  // with the configuration of the disk
+  EXPECT_EQ(table_.ReloadOf("m")->config_json, "{}");
+  ASSERT_TRUE(Unload("m").ok());
+  EXPECT_EQ(table_.ReloadOf("m"), std::nullopt);
+
+  ASSERT_TRUE(table_.Claim({"files"}).ok());
+  LoadPlan plan = Plan({{1, 10}});
+  plan.source.temporary_files = std::make_shared<int>();
+  LoadClaimed({"files", "{}", {{"1/model.py", "x"}}}, std::move(plan));
+  table_.Release("files", OkStatus());
+  EXPECT_EQ(table_.ReloadOf("files"), std::nullopt);
+}
+
+TEST_F(ServableTableTest, AServingVersionHasTheReasonWhyItsNewFilesDoNotServe) {
+  Load("m", Plan({{1, 10}, {2, 20}}));
+  table_.NoteReload("m", "no luck");
+  table_.NoteReload("unknown", "no luck");
+  EXPECT_EQ(Index(), "m:1 READY no luck, m:2 READY no luck");
+  table_.NoteReload("m", "");
+  EXPECT_EQ(Index(), "m:1 READY, m:2 READY");
 }
 
 TEST_F(ServableTableTest, AVersionThatIsLoadedAgainWhileItDrainsStaysReady) {

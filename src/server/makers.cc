@@ -29,8 +29,10 @@ ConfigMakers Makers::ForConfig() {
       .open_library = steps_.open_library,
       .make_pipeline = [this](const OvmsPipelineConfig& config,
                               const CustomNodeLibraries& libraries) { return Pipeline(config, libraries); },
-      .make_graph = [this](const OvmsGraphConfig& config,
-                           std::vector<std::string>& files) { return Graph(config, files); }};
+      .make_graph =
+          [this](const OvmsGraphConfig& config, const std::function<void(const std::string&)>& reads) {
+            return Graph(config, reads);
+          }};
 }
 
 Result<std::shared_ptr<Servable>> Makers::Configured(Result<std::shared_ptr<Servable>> made) const {
@@ -50,10 +52,10 @@ Result<std::shared_ptr<Servable>> Makers::Pipeline(const OvmsPipelineConfig& con
 }
 
 Result<std::shared_ptr<Servable>> Makers::Graph(const OvmsGraphConfig& config,
-                                                std::vector<std::string>& files) {
+                                                const std::function<void(const std::string&)>& reads) {
   GraphDeps graph{deps_.catalog, calculators_, deps_.timers, graph_threads_};
-  graph.start_python = [this, &files](const std::string& name, std::vector<PythonNodeSpec> nodes) {
-    for (const PythonNodeSpec& node : nodes) files.push_back(node.handler_path);
+  graph.start_python = [this, &reads](const std::string& name, std::vector<PythonNodeSpec> nodes) {
+    for (const PythonNodeSpec& node : nodes) reads(node.handler_path);
     return steps_.start_nodes(name, std::move(nodes));
   };
   graph.cores = std::max(1u, std::thread::hardware_concurrency());

@@ -55,7 +55,8 @@ class Makers {
   Result<std::shared_ptr<Servable>> Pipeline(const OvmsPipelineConfig& config,
                                              const CustomNodeLibraries& libraries,
                                              std::vector<PipelineFault>* faults = nullptr);
-  Result<std::shared_ptr<Servable>> Graph(const OvmsGraphConfig& config, std::vector<std::string>& files);
+  Result<std::shared_ptr<Servable>> Graph(const OvmsGraphConfig& config,
+                                          const std::function<void(const std::string& file)>& reads);
 
  private:
   Result<std::shared_ptr<Servable>> Configured(Result<std::shared_ptr<Servable>> made) const;

@@ -148,6 +148,33 @@ Status CheckSequenceStore(const ServerOptions& options) {
   return OkStatus();
 }
 
+Status CheckWatch(const ServerOptions& options) {
+  if (!options.watch) return OkStatus();
+  if (options.folders.control_mode == ControlMode::kPoll) {
+    return InvalidArgumentError(
+        "--watch reloads models when their files are saved, and --model-control-mode=poll at intervals; give "
+        "one "
+        "of them");
+  }
+  if (options.origin("file_system_poll_wait_seconds") != OptionOrigin::kDefault &&
+      options.config.poll_seconds != 0) {
+    return InvalidArgumentError(
+        "--watch takes the place of --file_system_poll_wait_seconds; give one of them");
+  }
+  if (options.origin("watch-graph-files") != OptionOrigin::kDefault && !options.config.watch_graph_files) {
+    return InvalidArgumentError("--watch includes --watch-graph-files; do not turn it off");
+  }
+  if (std::ranges::any_of(options.folders.model_repositories, IsUrl)) {
+    return InvalidArgumentError(
+        "--watch needs model repositories in local folders; for object storage use "
+        "--model-control-mode=poll");
+  }
+  if (options.folders.on_demand) {
+    return InvalidArgumentError("--watch and --load-on-demand cannot be set together");
+  }
+  return OkStatus();
+}
+
 // Checks combinations of options.
 Status CheckTogether(const ServerOptions& options) {
   if (options.folders.model_repositories.empty() && !options.serves_config()) {
@@ -179,6 +206,7 @@ Status CheckTogether(const ServerOptions& options) {
     if (!folders.on_demand && options.origin(option) != OptionOrigin::kDefault)
       return InvalidArgumentError(fmt::format("--{} needs --load-on-demand", option));
   }
+  BRAID_RETURN_IF_ERROR(CheckWatch(options));
   if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {
     return InvalidArgumentError(
         "Wildcard model name '*' must be the ONLY startup model if specified at all.");
@@ -308,6 +336,10 @@ CommandLine ParseServe(int argc, const char* const* argv, const FleetView* fleet
   }
   NoteBackendSettings(line);
   NotePortsWithoutEffect(line);
+  if (line.options.watch && line.options.origin("exit-on-error") == OptionOrigin::kDefault) {
+    line.options.exit_on_error = false;
+    line.options.origins["exit-on-error"] = OptionOrigin::kImplied;
+  }
   if (print_config) return Print(ConfigText(line.options));
   return line;
 }

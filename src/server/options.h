@@ -48,7 +48,7 @@ enum class ConsolePlace : unsigned char { kNone, kMetricsPort, kAdminPort };
 enum class OptionOrigin : unsigned char {
   kDefault,
   kCommandLine,
-  kImplied,  // by another option: --http-address by --host
+  kImplied,  // by other options: --http-address by --host
 };
 
 // One value of --backend-config that Braid uses.
@@ -81,7 +81,8 @@ struct ServerOptions {
   std::string model_cache_directory;  // empty: the temporary directory
   int64_t storage_timeout_secs = 60;
   int64_t model_load_thread_count = 4;
-  bool exit_on_error = true;
+  bool exit_on_error = true;  // with --watch, by default false
+  bool watch = false;
   int64_t exit_timeout_secs = 30;
   int64_t exit_notice_secs = 0;
   int64_t outage_wait_ms = 5000;

@@ -45,6 +45,21 @@ TEST(Options, FolderAloneGivesTheDefaults) {
   EXPECT_THAT(line.notes, IsEmpty());
 }
 
+TEST(Options, WatchingKeepsAServerWithBrokenModels) {
+  CommandLine line = Parse({"models"});
+  EXPECT_FALSE(line.options.watch);
+  EXPECT_TRUE(line.options.exit_on_error);
+  line = Parse({"--watch", "models"});
+  EXPECT_TRUE(line.options.watch);
+  EXPECT_FALSE(line.options.exit_on_error);
+  EXPECT_THAT(line.options.folders.model_repositories, ElementsAre("models"));
+  EXPECT_TRUE(Parse({"--watch", "--exit-on-error", "models"}).options.exit_on_error);
+  EXPECT_TRUE(Parse({"--watch=false", "models"}).options.exit_on_error);
+  EXPECT_THAT(Parse({"--watch", "--model-control-mode=poll", "models"}).err, HasSubstr("give one of them"));
+  EXPECT_THAT(Parse({"--watch", "s3://bucket/models"}).err,
+              HasSubstr("--watch needs model repositories in local"));
+}
+
 TEST(Options, TheConsoleIsWhereNobodyElseCanReachMoreByIt) {
   const auto place = [](std::vector<const char*> arguments) {
     arguments.push_back("models");
@@ -449,7 +464,7 @@ TEST(Options, PrintConfigShowsValueDefaultAndOrigin) {
   CommandLine line = Parse({"models", "--print-config", "--http-port=9000", "--host=127.0.0.1"});
   EXPECT_EQ(line.exit_code, 0);
   EXPECT_THAT(line.out, ::testing::ContainsRegex("http-port +9000 +8000 +command line\n"));
-  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-address +127.0.0.1 +0.0.0.0 +--host\n"));
+  EXPECT_THAT(line.out, ::testing::ContainsRegex("http-address +127.0.0.1 +0.0.0.0 +other options\n"));
   EXPECT_THAT(line.out, ::testing::ContainsRegex("grpc-port +8001 +8001 +default\n"));
   EXPECT_THAT(line.out, ::testing::ContainsRegex("model-repository +models +- +command line\n"));
 }
@@ -464,7 +479,7 @@ TEST(Options, HelpNamesEveryOptionAndFitsTheWindow) {
   for (std::string text; std::getline(lines, text);) EXPECT_LE(text.size(), 100u) << text;
 }
 
-TEST(Options, ShortHelpHasTwentyOptionsAndNamesTheLongOne) {
+TEST(Options, ShortHelpHasTwentyOneOptionsAndNamesTheLongOne) {
   CommandLine line = Parse({"--help"});
   EXPECT_EQ(line.exit_code, 0);
   EXPECT_THAT(line.out, HasSubstr("--help-all"));
@@ -473,7 +488,7 @@ TEST(Options, ShortHelpHasTwentyOptionsAndNamesTheLongOne) {
     const std::string name = "\n  --" + std::string(spec.name);
     named += line.out.find(name + " ") != std::string::npos || line.out.find(name + "[") != std::string::npos;
   }
-  EXPECT_EQ(named, 20u);
+  EXPECT_EQ(named, 21u);
 }
 
 TEST(Options, EveryUnsupportedOptionHasAReasonAndNamesAreUnique) {

@@ -15,11 +15,27 @@ constexpr size_t kWidth = 100;
 constexpr size_t kHelpColumn = 34;
 
 // The options that most users need first.
-constexpr std::string_view kFirstOptions[] = {
-    "model-repository", "model-control-mode", "load-model",  "exit-on-error", "isolate",
-    "python",           "execute-timeout-ms", "host",        "http-port",     "http-use-ssl",
-    "grpc-port",        "grpc-use-ssl",       "token-file",  "metrics-port",  "log-verbose",
-    "log-file",         "cache-config",       "config_path", "port",          "rest_port"};
+constexpr std::string_view kFirstOptions[] = {"model-repository",
+                                              "model-control-mode",
+                                              "load-model",
+                                              "watch",
+                                              "exit-on-error",
+                                              "isolate",
+                                              "python",
+                                              "execute-timeout-ms",
+                                              "host",
+                                              "http-port",
+                                              "http-use-ssl",
+                                              "grpc-port",
+                                              "grpc-use-ssl",
+                                              "token-file",
+                                              "metrics-port",
+                                              "log-verbose",
+                                              "log-file",
+                                              "cache-config",
+                                              "config_path",
+                                              "port",
+                                              "rest_port"};
 
 // Returns `text` wrapped between words, with `indent` spaces before each line except the first.
 std::string Wrapped(std::string_view text, size_t indent) {
@@ -76,7 +92,7 @@ std::string_view OriginText(OptionOrigin origin) {
     case OptionOrigin::kCommandLine:
       return "command line";
     case OptionOrigin::kImplied:
-      return "--host";
+      return "other options";
   }
   return "";
 }

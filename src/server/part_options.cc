@@ -55,12 +55,14 @@ Result<ManagerOptions> MakeManagerOptions(const ServerOptions& options) {
   ManagerOptions manager;
   manager.exit_timeout_seconds = static_cast<int>(options.exit_timeout_secs);
   manager.load_thread_count = static_cast<int>(options.model_load_thread_count);
+  manager.watch = options.watch;
   if (!options.folders.model_repositories.empty()) {
     manager.folders = options.folders;
     manager.folders->temporary_directory = options.environment.temporary_directory;
   }
   if (options.serves_config()) {
     manager.config = options.config;
+    if (options.watch) manager.config->poll_seconds = 0;
     if (options.config.config_path.empty()) {
       std::error_code error;
       const std::filesystem::path here = std::filesystem::current_path(error);

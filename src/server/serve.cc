@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "base/log_colours.h"
 #include "base/mutex.h"
 #include "base/recent_log.h"
 #include "base/thread.h"
@@ -127,6 +128,7 @@ int Serve(const CommandLine& line) {
   log_options.verbose_level = static_cast<int>(line.options.log_verbose);
   log_options.format = line.options.log_format;
   log_options.file = line.options.log_file;
+  log_options.colours = line.options.log_file.empty() && ShowsColours(STDERR_FILENO);
   std::optional<RecentLog> recent_log;
   if (line.options.console_place() != ConsolePlace::kNone) log_options.observer = &recent_log.emplace();
   Result<std::unique_ptr<Logger>> made = Logger::Create(log_options);
@@ -230,6 +232,9 @@ int RunServe(int argc, const char* const* argv, const FleetView* fleet_view) {
   // Without this, processes of the same user could inspect this one on kernels without Landlock.
   if (line.options.workers.isolation.level != IsolationLevel::kNone) prctl(PR_SET_DUMPABLE, 0);
   line.options.environment = ReadEnvironment();
+  // Python compares cached bytecode with its source by size and second, and would run the code of before if a
+  // file is saved twice within a second.
+  if (line.options.watch) ::setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
   return Serve(line);
 }
 

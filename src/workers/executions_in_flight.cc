@@ -222,4 +222,19 @@ void ExecutionsInFlight::OnGone(const std::string& reason) {
     listener().OnUnstarted(*each.instance, std::move(each.executions));
 }
 
+std::string ExecutionsInFlight::RequestsNow() {
+  std::string ids;
+  if (link_.channel == nullptr) return ids;
+  MutexLock lock(mutex_);
+  // With several begun executions, a message could be about each of them.
+  const uint64_t begun = link_.channel->header().begun_execution.load(std::memory_order_acquire);
+  if (std::ranges::count_if(running_, [begun](const Running& each) { return each.id <= begun; }) != 1)
+    return ids;
+  for (const uint32_t slot : running_.front().slots) {
+    const auto& request = slots_[slot].request;
+    if (request != nullptr && !request->id.empty()) ids += (ids.empty() ? "" : ", ") + request->id;
+  }
+  return ids;
+}
+
 }  // namespace braid

@@ -90,6 +90,7 @@ class ExecutionsInFlight : public WorkerUser {
   void OnDown(const std::string& reason) override;
   void OnDead() override;
   void OnGone(const std::string& reason) override;
+  std::string RequestsNow() override;
 
   std::atomic<ExecutionListener*> listener_{nullptr};  // set once, before the first execution
   std::atomic<bool> delivering_{false};                // a thread delivers responses; set with mutex_ held

@@ -51,6 +51,7 @@ class Flight final : public ExecutionsInFlight {
   using ExecutionsInFlight::OnDead;
   using ExecutionsInFlight::OnDown;
   using ExecutionsInFlight::OnGone;
+  using ExecutionsInFlight::RequestsNow;
   using ExecutionsInFlight::TellRefused;
 
   void Up(const WorkerLink& link) { EXPECT_TRUE(OnUp(link, {}).ok()); }
@@ -122,6 +123,19 @@ class ExecutionsInFlightTest : public ::testing::Test {
   Listener listener_;
   Flight flight_{listener_};
 };
+
+TEST_F(ExecutionsInFlightTest, KnowsTheRequestsOfTheOneExecutionThatHasBegun) {
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  ASSERT_TRUE(Hand(a_, {"1", "", "2"}));
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  ASSERT_TRUE(Hand(b_, {"3"}));
+  link_.channel->header().begun_execution = 1;
+  EXPECT_EQ(flight_.RequestsNow(), "1, 2");
+  link_.channel->header().begun_execution = 2;
+  EXPECT_EQ(flight_.RequestsNow(), "");
+  Die();
+  EXPECT_EQ(flight_.RequestsNow(), "");
+}
 
 TEST_F(ExecutionsInFlightTest, ADeathFailsWhatHasBegunAndGivesTheRestBackToItsInstances) {
   ASSERT_TRUE(Hand(a_, {"1", "2"}));

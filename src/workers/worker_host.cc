@@ -129,6 +129,9 @@ Status WorkerHost::AdmitForks() {
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
   if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return WorkerConversation::Malformed();
+  const bool shows = log_.colours() && TypeOf(message) == MessageType::kLog;
+  const std::string requests = shows ? user_.RequestsNow() : "";
+  const LogRequests about(requests);
   BRAID_ASSIGN_OR_RETURN(const bool handled, conversation_->Handle(message));
   if (handled) return OkStatus();
   if (TypeOf(message) != MessageType::kFinalized) return user_.OnMessage(message);

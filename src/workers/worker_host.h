@@ -55,6 +55,8 @@ class WorkerUser {
   virtual void OnIdle() = 0;
   // Returns the origin of a call by the worker.
   virtual WorkerConversation::Origin OriginOf(const CallMessage& call) = 0;
+  // Returns the ids of the requests that a message of user code is about; "" if that is not clear.
+  virtual std::string RequestsNow() { return {}; }
   // Returns the chain for calls of forked processes.
   virtual std::shared_ptr<const CallChain> ForkedChain() = 0;
 

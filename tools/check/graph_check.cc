@@ -103,8 +103,7 @@ void CheckGraph(LoadSandbox& sandbox, const OvmsGraphConfig& graph, const Findin
   const TextFile file(graph.graph_path, *text, ::mediapipe::CalculatorGraphConfig::default_instance());
   const bool wrong = file.ReportFaults(graph.name, findings);
   sandbox.TakeFaultLocation();
-  std::vector<std::string> files;
-  auto servable = sandbox.makers().Graph(graph, files);
+  auto servable = sandbox.makers().Graph(graph, [](const std::string&) {});
   if (servable.ok()) {
     for (const TextField& field : file.fields().all()) {
       const std::string plain = PlainField(field.path);

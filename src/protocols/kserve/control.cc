@@ -122,7 +122,7 @@ inference::RepositoryIndexResponse RepositoryIndex(const Catalog& catalog, bool 
     if (!entry.version && entry.reason.empty()) continue;
     if (entry.version) model.set_version(std::to_string(*entry.version));
     model.set_state(std::string(VersionStateName(entry.state)));
-    if (entry.state != VersionState::kReady) model.set_reason(ToUtf8(entry.reason));
+    model.set_reason(ToUtf8(entry.reason));
   }
   return response;
 }

@@ -148,13 +148,14 @@ class FakeConfigMakers {
     makers.make_pipeline = [this](const OvmsPipelineConfig& config, const CustomNodeLibraries& libraries) {
       return FakePipeline::Create(config, catalog_, libraries, journal);
     };
-    makers.make_graph = [this](const OvmsGraphConfig& config,
-                               std::vector<std::string>& files) -> Result<std::shared_ptr<Servable>> {
+    makers.make_graph =
+        [this](const OvmsGraphConfig& config,
+               const std::function<void(const std::string&)>& reads) -> Result<std::shared_ptr<Servable>> {
       journal.Add("start " + config.name);
       auto text = ReadConfigFile(config.graph_path);
       if (!text.ok()) return text.status();
       if (*text == "broken") return FaultError(Fault::kGraphConfigFileInvalid);
-      files.push_back(config.base_path + "model.py");
+      reads(config.base_path + "model.py");
       ServableInfo info;
       info.name = config.name;
       info.kind = ServableKind::kGraph;
