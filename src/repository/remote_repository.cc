@@ -20,7 +20,7 @@ Status RemoteRepository::Refresh(Logger& log) {
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> folders, storage_.ListFolders(url_));
     MutexLock lock(mutex_);
     names_ = {folders.begin(), folders.end()};
-    std::erase_if(folders_, [this](const auto& each) { return !names_.contains(each.first); });
+    std::erase_if(folders_, [&names = names_](const auto& each) { return !names.contains(each.first); });
     return OkStatus();
   }
   BRAID_ASSIGN_OR_RETURN(const Listing all, storage_.List(url_));
@@ -38,8 +38,9 @@ Status RemoteRepository::Refresh(Logger& log) {
     MutexLock lock(mutex_);
     names_.clear();
     for (const auto& [name, listing] : models) names_.insert(name);
-    std::erase_if(folders_, [this](const auto& each) { return !names_.contains(each.first); });
-    std::erase_if(faults_, [this](const auto& each) { return !names_.contains(each.first); });
+    const auto is_gone = [&names = names_](const auto& each) { return !names.contains(each.first); };
+    std::erase_if(folders_, is_gone);
+    std::erase_if(faults_, is_gone);
   }
   ParallelFor(work.size(), threads_, [&](size_t i) {
     const auto& [name, listing] = work[i];
