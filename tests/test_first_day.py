@@ -45,7 +45,7 @@ def test_a_new_model_works(kind, tmp_path):
     request = re.search(r"curl .*", made.stdout)[0]
     assert request in (folder / "README.md").read_text()
     repositories = [folder / each for each in serve if each == "models"]
-    options = ["--config_path", folder / "config.json"] if "--config_path" in serve else []
+    options = ["--config_path", folder / "config.json"] if "--config_path" in serve else ["--watch"]
     with Server(repositories, *options, workdir=tmp_path) as server:
         answer = subprocess.run(
             request.replace("localhost:8000", server.http), shell=True, capture_output=True, text=True, timeout=60
