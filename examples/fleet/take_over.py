@@ -14,8 +14,8 @@ import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODELS = {"running_mean": ROOT / "examples/models", "running_median": ROOT / "examples/fleet/models"}
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1]
+MODELS = {"running_mean": EXAMPLES / "models", "running_median": EXAMPLES / "fleet/models"}
 MODEL = sys.argv[1] if len(sys.argv) > 1 else "running_mean"
 
 
@@ -26,8 +26,8 @@ def free_port():
 
 
 def start_server(store):
-    command = [ROOT / "build" / "braid", "serve", MODELS[MODEL], "--host", "127.0.0.1"]
-    command += ["--model-control-mode", "explicit", "--load-model", MODEL, "--python", ROOT / ".venv/bin/python"]
+    command = ["braid", "serve", MODELS[MODEL], "--host", "127.0.0.1"]
+    command += ["--model-control-mode", "explicit", "--load-model", MODEL, "--python", sys.executable]
     command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--sequence_state_store", store]
     server = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in server.stdout:

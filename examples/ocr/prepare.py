@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lays out the OCR example in a folder, ready to be served: models, custom nodes, a graph, a Python model, config.json.
 
-prepare.py FOLDER [--nodes build/examples/custom_nodes]
+prepare.py FOLDER [--nodes FOLDER]
 braid serve --config_path FOLDER/config.json --model-repository FOLDER/bls --port 9000 --rest_port 8000
 
 The models are PaddleOCR's PP-OCRv6, small, from the Python package `rapidocr` (Apache-2.0). OpenVINO reads their ONNX files
@@ -98,7 +98,7 @@ def main():
     parser.add_argument(
         "--nodes",
         type=pathlib.Path,
-        default=HERE.parent.parent / "build" / "examples" / "custom_nodes",
+        default=HERE.parent / "custom_nodes" / "lib",
         help="where the libraries are (default: %(default)s)",
     )
     arguments = parser.parse_args()

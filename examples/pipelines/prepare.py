@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the example pipelines to a folder, ready to be served: models, custom node libraries, config.json.
 
-prepare.py FOLDER [--nodes build/examples/custom_nodes]
+prepare.py FOLDER [--nodes FOLDER]
 braid serve --config_path FOLDER/config.json --port 9000 --rest_port 8000
 """
 
@@ -29,7 +29,7 @@ def main():
     parser.add_argument(
         "--nodes",
         type=pathlib.Path,
-        default=HERE.parent.parent / "build" / "examples" / "custom_nodes",
+        default=HERE.parent / "custom_nodes" / "lib",
         help="where the libraries are (default: %(default)s)",
     )
     arguments = parser.parse_args()

@@ -1,13 +1,14 @@
 """Runs the code blocks of the documentation's pages, like a reader who pastes one after the other.
 
-A page runs in a separate folder that looks like the top of the repository. Its servers listen on free ports. The usual
-ports in the page, and in the clients of examples, are replaced by the free ones. Steps that only prepare the machine
-(`make build`, packages) ran before the tests; they are checked, not repeated. An environment that a page makes is the
-tests' own. Pages that serve the unchanged example models share a server.
+A page runs in an empty folder, with `braid` and `python` on the PATH, as with the installed package. `braid examples`
+fills it; the examples' own pages begin with that. Servers listen on free ports, which replace the usual ones in the
+page and in the clients of examples. Environments and packages are the tests' own; they are checked, not made. Pages
+that serve the unchanged example models share a server.
 """
 
 import ast
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import math
@@ -15,6 +16,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -23,23 +25,24 @@ import textwrap
 import pytest
 
 from harness.server import BINARY, ROOT, Server
+from harness.waiting import wait_until
 
-BLOCK = re.compile(
-    r"(?:^`(?P<name>[^`\n/]+)`:\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
-)
-SERVE = re.compile(r"(make serve|(env/bin/|build/)?braid serve)\b")
+BLOCK = re.compile(r"(?:^`(?P<name>[^`\n]+)`:\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVE = re.compile(r"braid serve\b")
+SERVE_EXAMPLES = "braid serve examples/models"
+GET_EXAMPLES = "braid examples examples"
 COMMENT = re.compile(r"\s+# .*$")
 # Options that set the server's ports, and the matching port of the harness' server.
 PORTS = {"port": "grpc", "grpc-port": "grpc", "rest_port": "http", "http-port": "http", "metrics-port": "metrics"}
 USUAL = {"8000": "http", "8001": "grpc", "8002": "metrics"}
-ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\S+/bin/pip install (?P<packages>.+)")
+ENVIRONMENT = re.compile(r"python3 -m venv (?P<folder>\S+)|\. \S+/bin/activate|(\S+/bin/)?pip install (?P<packages>.+)")
 PORT_OPTION = re.compile(rf"--({'|'.join(PORTS)})[ =](\d+)")
 ADMIN_OPTION = re.compile(r"--admin-address[ =]127\.0\.0\.1:(\d+)")
 # Languages of blocks that are only for reading: messages, listings, diagrams, parts of the graphs in examples/graphs,
 # and configurations of other programs.
 SHOWN = ("text", "proto", "yaml")
 # Commands that use the server's usual address, unless they name it.
-ASKING = re.compile(r"(build/)?braid (bench|try)\b(?!.* -u )")
+ASKING = re.compile(r"braid (bench|try)\b(?!.* -u )")
 # Code that only a worker can import, or that stands inside a class.
 MODEL_CODE = re.compile(r"\bpb_utils\b|\bOvmsPythonModel\b|\bargs\[|\brequest\.|^\s*def \w+\(self|^ ", re.MULTILINE)
 # The results of make in folders of examples: {folder: {path: library}}.
@@ -52,20 +55,18 @@ PACKAGE = "tests/install/run does it, in a bare system"
 PROMETHEUS = "tests/test_dashboards.py does it, with a Prometheus"
 CLUSTER = "needs a cluster; tests/test_kubernetes.py judges the manifests"
 FLEET = "tests/test_fleet_envoy.py does it, with three servers and an Envoy"
+GPU = "needs a GPU; tests/test_gpu_example.py does it on the stand-in"
 GENERATED = "tests/test_openapi.py does it, in an environment of the generator's own"
 NOT_RUN = {
-    "docs/object-storage.md": {
-        "braid serve s3://": "tests/test_object_storage.py does it, with a server of S3's protocol"
-    },
-    "README.md": {"make test": "tests/test_docs.py is a part of it"},
     "docs/bench.md": {
-        "build/braid bench -m add_sub --concurrency-range": "takes more than a minute",
-        "build/braid bench -m add_sub -u one:8000": "two servers on other machines",
+        "braid bench -m add_sub --concurrency-range": "takes more than a minute",
+        "braid bench -m add_sub -u one:8000": "two servers on other machines",
     },
     "docs/benchmarks-gpu.md": {"tests/gpu/run": "tests/test_gpu_run.py does it"},
     "docs/campaigns.md": {"make test": "tests/test_campaigns.py runs the campaigns, for seconds"},
-    "docs/check.md": {"build/braid check --report": "files of the reader's own"},
-    "docs/dashboards.md": {"scripts/public-clients": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/check.md": {"braid check --report": "files of the reader's own"},
+    "docs/dashboards.md": {"prometheus --config.file": PROMETHEUS, "curl -s localhost:9090": PROMETHEUS},
+    "docs/first-day.md": {"docker load": PACKAGE},
     "docs/fleet-routing.md": {
         "braid fleet envoy": FLEET,
         "braid fleet reload": "tests/test_fleet_reload.py does it, with several servers",
@@ -117,7 +118,7 @@ NOT_RUN = {
         "scripts/nightly": "takes hours",
         "scripts/mutate": "takes minutes, and unit tests",
     },
-    "examples/gpu/README.md": {"PYTHONPATH=": "needs a GPU; tests/test_gpu_example.py does it on the stand-in"},
+    "examples/gpu/README.md": {"PYTHONPATH=": GPU, "pip install": GPU},
 }
 
 
@@ -165,7 +166,7 @@ def blocks_of(text):
 def read(page, folder, examples_server, **more):
     """Runs all blocks of a page, except those that are only for reading."""
     left_out = NOT_RUN.get(page, {})
-    with Reader(folder, examples_server, **more) as reader:
+    with Reader(page, folder, examples_server, **more) as reader:
         for block in blocks(page):
             if not any(block.begins(beginning) for beginning in left_out):
                 reader.run(block)
@@ -210,34 +211,40 @@ def plain(printed):
     return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
 
 
+@functools.cache
+def has_option(name):
+    """Whether `braid serve` knows an option."""
+    return name in subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60).stdout
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class Reader:
     """Runs the blocks of one page. Use as a context manager."""
 
-    def __init__(self, folder, examples_server, makes_all=False):
+    def __init__(self, page, folder, examples_server, makes_all=False):
         """`examples_server()` is the shared server of the example models. `makes_all`: `make` has nothing prepared."""
+        self._text = (ROOT / page).read_text(encoding="utf-8")
         self._examples_server = examples_server
         self._makes_all = makes_all
-        self.folder = folder / "braid"
+        self.folder = folder / "work"
+        self.folder.mkdir()
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        self._lay_out()
+        self._set_environment(folder / "bin")
         self._server = self._own = None  # the server in use, and the page's own server to stop
         self._addresses = {}
         self._printed = ""  # by the last command
-        self._files = {
-            self.folder / script.relative_to(ROOT): script.read_text(encoding="utf-8")
-            for script in (ROOT / "examples").rglob("*.py")
-            if script.stem == "client" or script.parent.name == "clients"
-        }
+        self._files = {}
+        self._watched = False  # whether the server has --watch
+        if page.startswith("examples/"):
+            self._get_examples()
 
-    def _lay_out(self):
-        ignored = shutil.ignore_patterns("__pycache__", "lib", "env", "*.so")
-        shutil.copytree(ROOT / "examples", self.folder / "examples", ignore=ignored)
-        for name in ("include", "docs", "bench", "protos"):
-            (self.folder / name).symlink_to(ROOT / name)
-        (self.folder / ".venv").symlink_to(sys.prefix)
-        (self.folder / "build").symlink_to(BINARY.parent)
-        tools = self.folder.parent / "bin"
+    def _set_environment(self, tools):
         tools.mkdir()
         (tools / "braid").symlink_to(BINARY)
         curl = shutil.which("curl")
@@ -250,11 +257,31 @@ class Reader:
         (tools / "curl").chmod(0o755)
         self._environment = {
             **os.environ,
-            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PATH": f"{tools}:{sys.prefix}/bin:{os.environ['PATH']}",
+            "VIRTUAL_ENV": sys.prefix,
             "PYTHONDONTWRITEBYTECODE": "1",
             # For small numbers, on a busy machine.
             "OPENBLAS_NUM_THREADS": "1",
+            # The package and its plugin, which are not installed here.
+            "BRAID_PROGRAM": str(BINARY),
+            "PYTHONPATH": str(ROOT / "python"),
+            "PYTEST_ADDOPTS": "-p braid._pytest -p no:cacheprovider",
         }
+
+    def _get_examples(self):
+        self._execute(["braid", "examples", "examples"], GET_EXAMPLES)
+        examples = self.folder / "examples"
+        # A build has what was made in its checkout; a package has not.
+        for made in (*examples.rglob("__pycache__"), *examples.rglob("lib"), *examples.rglob("env")):
+            shutil.rmtree(made)
+        for made in examples.rglob("*.so"):
+            made.unlink()
+        self._files |= {
+            script: script.read_text(encoding="utf-8")
+            for script in examples.rglob("*.py")
+            if script.stem == "client" or script.parent.name == "clients"
+        }
+        self._write_files()
 
     def __enter__(self):
         return self
@@ -269,7 +296,9 @@ class Reader:
 
     def run(self, block):
         if block.name is not None:
-            self._files[self.folder / block.name] = block.text
+            file = self.folder / block.name
+            file.parent.mkdir(exist_ok=True)
+            self._files[file] = block.text
             self._write_files()
         elif block.language == "sh":
             for command in commands(block.text):
@@ -281,6 +310,8 @@ class Reader:
             assert same(shown, json.loads(self._printed)), f"the page shows {block.text}\nthe answer is {self._printed}"
         elif block.follows and block.language == "":
             self._compare(block.text)
+        elif block.language == "log":
+            wait_until(lambda: block.text in self._server.log.replace(f"{self.folder}/", ""), what=block.text)
         elif block.language == "json":
             json.loads(block.text)
         elif block.language == "pbtxt":
@@ -341,19 +372,31 @@ class Reader:
         if folder := re.fullmatch(r"make -C (examples/\w+)", bare):
             self._make(folder[1])
             return
+        if bare == GET_EXAMPLES:
+            self._get_examples()
+            return
+        if folder := re.fullmatch(r"cd (\S+)", bare):
+            self.folder = (self.folder / folder[1]).resolve(strict=True)
+            return
         if SERVE.match(bare) and "--print-config" not in bare:
             self._serve(bare)
             return
         if asking := ASKING.match(bare):
             command = f"{asking[0]} -u localhost:{8001 if ' grpc' in bare else 8000}{bare[asking.end() :]}"
         if re.search(r"\b(localhost|127\.0\.0\.1):\d", command) or "client" in bare:
-            self._server or self._serve("make serve")
+            self._server or self._serve_examples()
+        reloads = self._reloads()
         errors = self._execute(["bash", "-eu", "-o", "pipefail", "-c", self._with_addresses(command)], command)
+        if self._watched and re.match("sed -i .* models/", bare):
+            wait_until(lambda: self._reloads() > reloads, what="the reload of the saved model")
         # A command that is expected to fail says so: # 401: ...
         expected = re.search(r"# ([345]\d\d)\b", command)
         for status in re.findall(r"^status (\d+)$", errors, re.MULTILINE):
             good = status == expected[1] if expected else status.startswith("2")
             assert good, f"{command}\nhas status {status}: {self._printed}"
+
+    def _reloads(self):
+        return len(re.findall(r"\] (reloaded|failed to load) '", self._server.log)) if self._watched else 0
 
     def _make(self, folder):
         """Runs make in a folder of examples, for the first page that does; other pages get its libraries."""
@@ -373,17 +416,14 @@ class Reader:
             (self.folder / path).write_bytes(library)
 
     def _is_preparation(self, command):
-        if command == "make build":
-            return True
-        if sets := re.fullmatch(r"scripts/python-env (.+)", command):
-            for name in sets[1].split():
-                assert (ROOT / "requirements" / f"{name}.txt").exists(), command
-            return True
         steps = [ENVIRONMENT.fullmatch(step) for step in self._with_addresses(command).split(" && ")]
         for step in filter(None, steps):
             if step["folder"]:
                 (self.folder / step["folder"]).symlink_to(sys.prefix)
-            for package in re.findall(r"(?<!\S)\w[\w.-]*", step["packages"] or ""):  # words that are not options
+            for word in shlex.split(step["packages"] or ""):
+                package = re.match(r"[\w.-]*", word)[0]
+                if word.startswith("-") or package.startswith("braid_server-"):
+                    continue
                 try:
                     importlib.metadata.version(package)
                 except importlib.metadata.PackageNotFoundError:
@@ -405,7 +445,10 @@ class Reader:
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{shown}\ndid not end: {late.stdout}{late.stderr}") from None
         log = self._server.log[-3000:] if self._server else ""
-        assert done.returncode == 0, f"{shown}\nended with {done.returncode}: {done.stdout}{done.stderr}\n{log}"
+        fails = bool(re.search(r"# fails\b", shown))
+        assert bool(done.returncode) == fails, (
+            f"{shown}\nended with {done.returncode}: {done.stdout}{done.stderr}\n{log}"
+        )
         self._printed = done.stdout
         return done.stderr
 
@@ -420,9 +463,10 @@ class Reader:
     def _serve(self, command):
         """Starts a server from a command line, in place of the previous one."""
         self._stop()
-        shared = command == "make serve"
-        if models := re.fullmatch(r"make serve MODELS=(\S+)", command):
-            command = f"braid serve {models[1]}"
+        shared = command == SERVE_EXAMPLES
+        self._watched = "--watch" in command.split()
+        if self._watched and not has_option("--watch"):
+            pytest.skip("this build has no --watch")
         command = command.replace("\\\n", " ").replace("$PWD", str(self.folder))
         usual = dict(USUAL)
         for option, port in PORT_OPTION.findall(command):
@@ -430,6 +474,8 @@ class Reader:
         if admin := ADMIN_OPTION.search(command):
             usual[admin[1]] = "admin"
         command = ADMIN_OPTION.sub("--admin-address 127.0.0.1:0", PORT_OPTION.sub("", command))
+        if "--debug-model" in command:
+            command += f" --debug-port {free_port()}"
         _, _, options = command.replace("/tmp/", f"{self.temporary}/").partition("serve ")
         if shared:
             self._server = self._examples_server()
@@ -442,6 +488,11 @@ class Reader:
             port: getattr(self._server, kind) for port, kind in usual.items() if getattr(self._server, kind)
         }
         self._write_files()
+
+    def _serve_examples(self):
+        """Serves the examples for a page that only says so."""
+        assert f"`{SERVE_EXAMPLES}`" in self._text, f"the page does not say `{SERVE_EXAMPLES}`"
+        self._serve(SERVE_EXAMPLES)
 
     def _write_files(self):
         """Writes the page's files, and the clients of the examples, with the server's addresses."""

@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The headers that nodes and calculators of the examples are compiled with.
+constexpr char kHeaders[] = "include";
+
 int RefuseExamples(std::string_view text) {
   std::cerr << "braid examples: " << ToUtf8(std::string(text)) << '\n';
   return 1;
@@ -42,7 +45,8 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
 }  // namespace
 
 int RunExamples(int argc, const char* const* argv) {
-  CLI::App app("Lists the examples, or copies them to DIR.", "braid examples");
+  CLI::App app("Lists the examples, or copies them to DIR, with the headers for C and C++ in DIR/include.",
+               "braid examples");
   std::string folder;
   std::vector<std::string> wanted;
   app.add_option("DIR", folder, "Folder that the examples are copied to; it is made");
@@ -71,12 +75,18 @@ int RunExamples(int argc, const char* const* argv) {
       return RefuseExamples(
           fmt::format("there is no example '{}'; expected {}", name, fmt::join(names, ", ")));
   }
+  const auto headers = FindDataFolder(kHeaders, kHeaders);
+  if (!headers.ok()) return RefuseExamples(headers.status().message());
   if (wanted.empty()) {
     if (const Status copied = CopyDataFolder(*examples, folder, ""); !copied.ok())
       return RefuseExamples(copied.message());
   }
   for (const std::string& name : wanted) {
     if (const Status copied = CopyDataFolder(*examples / name, fs::path(folder) / name, ""); !copied.ok())
+      return RefuseExamples(copied.message());
+  }
+  if (!fs::exists(fs::path(folder) / kHeaders)) {
+    if (const Status copied = CopyDataFolder(*headers, fs::path(folder) / kHeaders, ""); !copied.ok())
       return RefuseExamples(copied.message());
   }
   std::cout << fmt::format("copied to {}; try: braid serve {}/models\n", folder, folder);
