@@ -1,12 +1,15 @@
 """braid serve --debug-model: a debugger in a model, with the real debug adapter."""
 
 import concurrent.futures
+import json
+import re
 import socket
 import textwrap
 
 import pytest
 from harness.debugger import Debugger
-from harness.server import Server
+from harness.pages import blocks
+from harness.server import ROOT, Server
 from harness.waiting import wait_until
 
 CONFIG = (
@@ -99,6 +102,36 @@ def test_a_breakpoint_in_execute(tmp_path, port, pool):
             assert answer.result(30) == [2.0, 4.0]
             debugger.ask("disconnect")
         assert infer(server, "double", [3.0]) == [6.0]
+
+
+def test_the_configuration_of_an_editor(tmp_path, port, pool):
+    """The breakpoint of docs/first-day.md, with its model and launch.json, and the path mapping of docs/debugging.md."""
+    files = {block.name: block.text for block in blocks("docs/first-day.md") if block.name}
+    here, there = tmp_path / "here", tmp_path / "there/models"
+    for name in ("models/total/config.pbtxt", "models/total/1/model.py"):
+        for folder in (here, there.parent):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(files[name])
+    (launch,) = json.loads(files[".vscode/launch.json"])["configurations"]
+    assert launch.pop("connect") == {"host": "127.0.0.1", "port": 5678}
+    mapping = re.search(r'"pathMappings": (\[.*\])', (ROOT / "docs/debugging.md").read_text())[1]
+    mapping = mapping.replace("${workspaceFolder}", str(here)).replace('"/models"', json.dumps(str(there)))
+    source = files["models/total/1/model.py"].splitlines()
+    (line,) = [number for number, text in enumerate(source, 1) if "discount = " in text]
+    request = {
+        "inputs": [
+            {"name": "PRICES", "datatype": "FP32", "shape": [2], "data": [10, 20]},
+            {"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["TEN"]},
+        ]
+    }
+    options = ["--debug-model", "total", "--debug-port", port]
+    with Server([there], *options, workdir=tmp_path) as server, Debugger(port) as debugger:
+        debugger.attach({here / "models/total/1/model.py": [line]}, **launch, pathMappings=json.loads(mapping))
+        answer = pool.submit(server.json, "POST", "/v2/models/total/infer", request)
+        thread, frames = debugger.stopped()
+        assert debugger.variable(frames[0][2], "code") == "b'TEN'"
+        debugger.ask("continue", threadId=thread)
+        assert answer.result(30)[1]["outputs"][0]["data"] == [30.0]
 
 
 def test_a_breakpoint_before_a_call_to_another_model(tmp_path, port, pool):

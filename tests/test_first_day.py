@@ -77,6 +77,10 @@ def test_examples_are_listed_and_copied(tmp_path):
         ).stdout.split()
         for file in theirs:
             assert (tmp_path / "here" / file).read_bytes() == (ROOT / "examples" / file).read_bytes()
+    for header in (ROOT / "include").iterdir():
+        assert (tmp_path / "here/include" / header.name).read_bytes() == header.read_bytes()
+    more = braid("examples", "here", "fleet", cwd=tmp_path)
+    assert more.returncode == 0, more.stderr
     refused = braid("examples", "here", "absent", cwd=tmp_path)
     assert refused.returncode == 1
     assert "there is no example 'absent'; expected access, " in refused.stderr

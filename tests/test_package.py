@@ -86,6 +86,9 @@ def test_the_package_has_the_server_and_what_it_needs(braid, unpacked):
         "/usr/lib/braid/worker/_braid_worker.abi3.so",
         "/usr/lib/braid/worker/triton_python_backend_utils.py",
         "/usr/lib/sysusers.d/braid.conf",
+        "/usr/share/braid/examples/models/add_sub/1/model.py",
+        "/usr/share/braid/include/braid_calculator.h",
+        "/usr/share/braid/skeletons/python/README.md",
         "/usr/share/man/man1/braid.1.gz",
         "/var/lib/braid/models/",
     ):

@@ -255,8 +255,11 @@ def test_an_author_tests_a_new_model(authors_python, tmp_path):
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "1 passed" in ran.stdout
-    listed = subprocess.run([authors_python.parent / "braid", "examples"], env=clean, capture_output=True, text=True)
+    command = [authors_python.parent / "braid", "examples"]
+    listed = subprocess.run(command, env=clean, capture_output=True, text=True)
     assert "graphs               Graphs with Python nodes" in listed.stdout
+    subprocess.run([*command, "examples", "calculators"], cwd=tmp_path, env=clean, check=True, timeout=100)
+    subprocess.run(["make", "-C", tmp_path / "examples/calculators", "libtotals.so"], check=True, timeout=100)
 
 
 def test_examples_pass_type_checkers(python, tmp_path):

@@ -47,10 +47,10 @@ class Debugger:
                     return kept.get("body", {})
             self._keep(self._read())
 
-    def attach(self, breakpoints):
+    def attach(self, breakpoints, **configuration):
         """Attaches with breakpoints, as {file: [line, ...]}, and lets the process run."""
         self.ask("initialize", adapterID="test", pathFormat="path")
-        self.send("attach", justMyCode=False)
+        self.send("attach", **({"justMyCode": False} | configuration))
         self.wait_for("initialized")
         for file, lines in breakpoints.items():
             answer = self.ask(
