@@ -71,7 +71,6 @@ NOT_RUN = {
         "braid fleet envoy": FLEET,
         "braid fleet reload": "tests/test_fleet_reload.py does it, with several servers",
         "braid try running_sum": FLEET,
-        "make fleet": "tests/test_fleet_here.py does it, with two servers",
         "braid fleet status": "tests/test_fleet_status.py does it, with several servers",
     },
     "docs/install.md": {
