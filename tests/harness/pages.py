@@ -115,7 +115,6 @@ NOT_RUN = {
         "make quick": "this suite is a part of it",
         "scripts/flaky": "takes an hour",
         "scripts/nightly": "takes hours",
-        "scripts/mutate": "takes minutes, and unit tests",
     },
     "examples/gpu/README.md": {"PYTHONPATH=": GPU, "pip install": GPU},
 }
