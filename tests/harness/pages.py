@@ -8,7 +8,6 @@ that serve the unchanged example models share a server.
 
 import ast
 import dataclasses
-import functools
 import importlib.metadata
 import json
 import math
@@ -210,12 +209,6 @@ def same(shown, told):
 def plain(printed):
     """Returns output with single blanks and without durations."""
     return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
-
-
-@functools.cache
-def has_option(name):
-    """Whether `braid serve` knows an option."""
-    return name in subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60).stdout
 
 
 def free_port():
@@ -466,8 +459,6 @@ class Reader:
         self._stop()
         shared = command == SERVE_EXAMPLES
         self._watched = "--watch" in command.split()
-        if self._watched and not has_option("--watch"):
-            pytest.skip("this build has no --watch")
         command = command.replace("\\\n", " ").replace("$PWD", str(self.folder))
         usual = dict(USUAL)
         for option, port in PORT_OPTION.findall(command):
