@@ -18,7 +18,7 @@ EXAMPLES = {
         + [["add", "image", 2, {"int": 6}], ["add", "wanted", 2, {"bool": True}], ["add", "from_model", 2, {"int": 7}]],
         {"to_model": [(2, 6)], "past_model": [(1, 5)], "result": [(1, 5), (2, 7)]},
     ),
-    "# The tracker sees": (
+    "# A tracker gets": (
         {},
         [["add", "image", 1, {"int": 5}], ["add", "objects", 1, {"int": 6}]]
         + [["add", "image", 2, {"int": 7}], ["add", "objects", 2, {"int": 8}]],

@@ -388,7 +388,7 @@ def test_what_the_page_starts_with(tmp_path):
     text = (ROOT / "docs" / "tls.md").read_text()
     make, serve, ask = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[:3]
     subprocess.run(["bash", "-euc", make], cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    given = serve.replace("\\\n", " ").split()[2:]
+    given = serve.replace("\\\n", " ").partition("braid serve")[2].split()
     assert given[0] == "examples/models"
     made = ssl.create_default_context(cafile=tmp_path / "server.pem")
     with Server([ROOT / given[0]], *given[1:], workdir=tmp_path, tls=made) as server:

@@ -58,7 +58,9 @@ TEST_F(ModelIdentityTest, IsThatOfNamesAndBytes) {
 }
 
 TEST_F(ModelIdentityTest, AVersionThatIsAFileHasTheFilesOfItsName) {
-  const auto identity = [&] { return IdentityOfModel(model_ / "model.xml", "states", "'m' version 1", *log_); };
+  const auto identity = [&] {
+    return IdentityOfModel(model_ / "model.xml", "states", "'m' version 1", *log_);
+  };
   const std::string first = identity();
   EXPECT_EQ(first, Identity());
   model_.Write("other.bin", "weights");

@@ -20,7 +20,8 @@ Status RemoteRepository::Refresh(Logger& log) {
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> folders, storage_.ListFolders(url_));
     MutexLock lock(mutex_);
     names_ = {folders.begin(), folders.end()};
-    std::erase_if(folders_, [&names = names_](const auto& each) { return !names.contains(each.first); });
+    const std::set<std::string>& names = names_;
+    std::erase_if(folders_, [&names](const auto& each) { return !names.contains(each.first); });
     return OkStatus();
   }
   BRAID_ASSIGN_OR_RETURN(const Listing all, storage_.List(url_));
@@ -38,7 +39,8 @@ Status RemoteRepository::Refresh(Logger& log) {
     MutexLock lock(mutex_);
     names_.clear();
     for (const auto& [name, listing] : models) names_.insert(name);
-    const auto is_gone = [&names = names_](const auto& each) { return !names.contains(each.first); };
+    const std::set<std::string>& names = names_;
+    const auto is_gone = [&names](const auto& each) { return !names.contains(each.first); };
     std::erase_if(folders_, is_gone);
     std::erase_if(faults_, is_gone);
   }

@@ -108,9 +108,9 @@ class Connection final : public Http2Session::Owner {
 };
 
 Status Serve(uint16_t port) {
-  BRAID_ASSIGN_OR_RETURN(const std::vector<UniqueFd> sockets, ListenOn("127.0.0.1", port, false));
-  const UniqueFd& listening = sockets.front();
-  std::printf("listening: %d\n", PortOf(listening.get()));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<ListeningSocket> sockets, ListenOn("127.0.0.1", port, false));
+  const UniqueFd& listening = sockets.front().fd;
+  std::printf("listening: %d\n", PortOf(sockets));
   std::fflush(stdout);
   while (true) {
     pollfd readable{listening.get(), POLLIN, 0};

@@ -64,10 +64,13 @@ Status Connection::StartWatching(Alone alone, OnGone on_gone) {
   return OkStatus();
 }
 
-void Connection::Retire() {
+void Connection::EndWatching() {
   shutdown(channel_->socket(), SHUT_RDWR);
-  Py_BEGIN_ALLOW_THREADS watcher_.join();
-  Py_END_ALLOW_THREADS segments_.Clear();
+  watcher_.join();
+}
+
+void Connection::Retire() {
+  segments_.Clear();
   arena_ = std::make_unique<Arena>(ids_, Arena::Options());
   channel_->CloseDescriptors();
 }

@@ -95,8 +95,9 @@ class Connection {
   enum class Alone : unsigned char { kEnds, kEndsFamily };
   using OnGone = std::function<void()>;
   Status StartWatching(Alone alone, OnGone on_gone = nullptr);
-  // Ends the watching thread, which has an `on_gone`, and frees descriptors and memory without users.
-  // REQUIRES: Close() was called, and no thread receives.
+  // Ends the watching thread, which has an `on_gone`. Blocks; call it without the GIL.
+  void EndWatching();
+  // Frees descriptors, and memory without users. REQUIRES: EndWatching() was called, and no thread receives.
   void Retire();
   void ConfigureArena(size_t keep_bytes);
   // Sets the idle memory to keep on each GPU; the default is DevicePool::kKeepBytes.

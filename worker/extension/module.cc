@@ -63,23 +63,22 @@ PyObject* OpenChannel(PyObject* args, const char* format, Opening opening) {
   Result<std::unique_ptr<Connection>> opened = Connection::Open(std::move(end));
   if (!opened.ok()) return RaiseStatus(opened.status());
   Connection& connection = *opened.value();
-  std::unique_ptr<Worker> worker;
-  Connection::OnGone on_gone;
-  if (opening == Opening::kHost) {
-    worker = std::make_unique<Worker>(std::move(opened).value());
-    on_gone = [&inbox = worker->inbox()] { inbox.Break("the server is gone"); };
-  }
-  const Status watched = connection.StartWatching(Connection::Alone::kEndsFamily, std::move(on_gone));
-  if (!watched.ok()) return RaiseStatus(watched);
-  if (worker) {
-    State().worker = worker.release();
-    SelectWorker(State().worker);
-    Hosted().push_back(State().worker);
-  } else if (again) {
-    State().worker->Become(std::move(opened).value());
+  Status watched;
+  if (again) {
+    watched = connection.StartWatching(Connection::Alone::kEndsFamily);
+    if (watched.ok()) State().worker->Become(std::move(opened).value());
   } else {
     // Lives until the process ends, like its watching thread.
-    State().worker = new Worker(std::move(opened).value());
+    auto* worker = new Worker(std::move(opened).value());
+    Connection::OnGone on_gone;
+    if (opening == Opening::kHost) on_gone = [worker] { worker->inbox().Break("the server is gone"); };
+    watched = connection.StartWatching(Connection::Alone::kEndsFamily, std::move(on_gone));
+    if (watched.ok()) State().worker = worker;
+  }
+  if (!watched.ok()) return RaiseStatus(watched);
+  if (opening == Opening::kHost) {
+    SelectWorker(State().worker);
+    Hosted().push_back(State().worker);
   }
   HelloMessage hello{python_version, numpy_version};
   std::vector<std::byte> message;

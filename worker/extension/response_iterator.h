@@ -9,6 +9,8 @@
 
 namespace braid {
 
+class Worker;
+
 bool AddIteratorType(PyObject* module);
 
 // Returns an iterator over `first`, if given, and then the responses to `exchange`, if given. Null with an

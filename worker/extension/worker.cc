@@ -121,6 +121,7 @@ void Worker::Retire() {
   serving_ = false;
   connection_->Close();
   Py_BEGIN_ALLOW_THREADS inbox_->End("The model is unloaded.");
+  connection_->EndWatching();
   Py_END_ALLOW_THREADS connection_->Retire();
 }
 
