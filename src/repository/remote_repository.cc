@@ -18,10 +18,10 @@ Status CheckRemoteModelName(const std::string& name) {
 Status RemoteRepository::Refresh(Logger& log) {
   if (on_request_) {
     BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> folders, storage_.ListFolders(url_));
+    std::set<std::string> names(folders.begin(), folders.end());
     MutexLock lock(mutex_);
-    names_ = {folders.begin(), folders.end()};
-    const std::set<std::string>& names = names_;
     std::erase_if(folders_, [&names](const auto& each) { return !names.contains(each.first); });
+    names_ = std::move(names);
     return OkStatus();
   }
   BRAID_ASSIGN_OR_RETURN(const Listing all, storage_.List(url_));
@@ -36,11 +36,10 @@ Status RemoteRepository::Refresh(Logger& log) {
     if (!name.starts_with('.') && CheckRemoteModelName(name).ok()) work.emplace_back(name, &listing);
   }
   {
+    const auto is_gone = [&models](const auto& each) { return !models.contains(each.first); };
     MutexLock lock(mutex_);
     names_.clear();
     for (const auto& [name, listing] : models) names_.insert(name);
-    const std::set<std::string>& names = names_;
-    const auto is_gone = [&names](const auto& each) { return !names.contains(each.first); };
     std::erase_if(folders_, is_gone);
     std::erase_if(faults_, is_gone);
   }
