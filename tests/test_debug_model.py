@@ -3,11 +3,11 @@
 import concurrent.futures
 import json
 import re
-import socket
 import textwrap
 
 import pytest
 from harness.debugger import Debugger
+from harness.ports import free_port
 from harness.pages import blocks
 from harness.server import ROOT, Server
 from harness.waiting import wait_until
@@ -58,9 +58,7 @@ def write(folder, name, source, config=CONFIG):
 
 @pytest.fixture
 def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture
