@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 from harness.debugger import Debugger
-from harness.ports import free_port
 from harness.pages import blocks
+from harness.ports import free_port
 from harness.server import ROOT, Server
 from harness.waiting import wait_until
 
