@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import textwrap
 
 import pytest
 
+from harness.ports import free_port
 from harness.server import BINARY, ROOT, Server
 from harness.waiting import wait_until
 
@@ -209,12 +209,6 @@ def same(shown, told):
 def plain(printed):
     """Returns output with single blanks and without durations."""
     return re.sub(r"\d+(\.\d+)? (ms|us|s)\b", r"1 \2", re.sub(" +", " ", printed.rstrip("\n")))
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Reader:
