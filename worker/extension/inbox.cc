@@ -460,6 +460,8 @@ void Inbox::Read() {
     if (ReaderWantedLocked()) {
       WaitLocked(lock, reader_waiter_, kForeverNs, [this] { return !ReaderWantedLocked(); });
     } else {
+      // The lead was kept for this thread as long as messages waited; a sender may have sent them meanwhile.
+      PassLeadLocked();
       reader_sleeps_ = true;
       const bool look =
           watches_checks_ && reader_wake_.wait_for(lock, kLookAround) == std::cv_status::timeout;
