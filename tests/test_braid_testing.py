@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from harness.server import BINARY
+from harness.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ROOT / "examples" / "models"
@@ -16,7 +17,9 @@ MODELS = ROOT / "examples" / "models"
 os.environ["BRAID_PROGRAM"] = str(BINARY)
 sys.path.insert(0, str(ROOT / "python"))
 
-from braid.testing import InferenceError, ServerError, load_model, load_node  # noqa: E402
+from braid.testing import InferenceError, ServerError, _relay, load_model, load_node  # noqa: E402
+
+import triton_python_backend_utils as pb_utils  # noqa: E402, isort: skip, found by braid.testing
 
 BOTH = pytest.mark.parametrize("in_process", [False, True], ids=["worker", "in-process"])
 HEAD = "import json\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n\n"
@@ -175,6 +178,66 @@ def test_calls_are_answered_by_a_loaded_model_and_by_a_folder(in_process, tmp_pa
         assert model.execute({"IN": [1, 2]})["OUT"].tolist() == [0, -1]
 
 
+def test_a_function_of_a_call_may_send_requests_of_its_own(tmp_path):
+    """Its thread stays with the server of the call: the later call in the model still reaches that."""
+    source = CALLER.replace('"other"', '"first"').replace(
+        "call = pb", "self.ask('second', value)\n            call = pb", 1
+    )
+    source += """
+    def ask(self, name, value):
+        pb_utils.InferenceRequest(
+            model_name=name, requested_output_names=["Y"], inputs=[pb_utils.Tensor("X", value.as_numpy())]).exec()
+    """
+    called = []
+
+    def second(inputs):
+        called.append("second")
+        digits = adder.execute({"INPUT0": [1] * 4, "INPUT1": [1] * 4})
+        request = pb_utils.InferenceRequest(
+            model_name="third", requested_output_names=[], inputs=[pb_utils.Tensor("X", inputs["X"])]
+        )
+        assert not request.exec().has_error()
+        return {"Y": digits["OUTPUT0"]}
+
+    def third(inputs):
+        called.append("third")
+        return {"Y": inputs["X"]}
+
+    calls = {"first": lambda inputs: {"Y": inputs["X"]}, "second": second, "third": third}
+    caller = write_model(tmp_path / "caller", source)
+    with (
+        load_model(MODELS / "add_sub", in_process=True) as adder,
+        load_model(caller, calls=calls, in_process=True) as model,
+    ):
+        assert model.execute({"IN": [1]})["OUT"].tolist() == [2]
+    assert called == ["second", "third"]
+
+
+def test_a_function_stands_only_for_its_own_name(tmp_path):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", -r.inputs()[0].as_numpy())]) for r in requests]
+        """
+    caller = write_model(tmp_path / "caller", CALLER.replace('"X"', '"IN"').replace('"Y"', '"OUT"'))
+    caller.joinpath("1/model.py").write_text(
+        caller.joinpath("1/model.py").read_text().replace('"other"', '"other_one"')
+    )
+    write_model(tmp_path / "other_one", source)
+    with load_model(caller, calls={"other": lambda inputs: {"OUT": inputs["IN"] * 100}}) as model:
+        assert model.execute({"IN": [1]})["OUT"].tolist() == [0]
+
+
+@BOTH
+def test_a_refused_request_is_no_step_of_a_sequence(in_process):
+    with load_model(MODELS / "running_sum", in_process=in_process) as model:
+        (output,) = model.outputs
+        sequence = model.sequence()
+        with pytest.raises(InferenceError, match="unexpected inference input .WRONG."):
+            sequence.step({"WRONG": [[1]]})
+        assert sequence.step({"VALUE": [[2]]})[output].item() == 2
+
+
 @BOTH
 def test_calls_reach_the_other_models_of_the_repository(in_process):
     with load_model(MODELS / "chained", in_process=in_process) as model:
@@ -195,6 +258,7 @@ def test_graphs_and_nodes(in_process):
         assert graph.execute({"number": np.int32([1, 2])})["incremented"].tolist() == [4, 5]
     with load_node(graphs / "increment" / "increment.py", ["number"], ["incremented"], in_process=in_process) as node:
         assert node.execute({"number": np.int32([1, 2])})["incremented"].tolist() == [2, 3]
+    assert not any("increment.py" in str(getattr(each, "__file__", "")) for each in list(sys.modules.values()))
 
 
 @BOTH
@@ -212,6 +276,10 @@ def test_a_generating_node_streams(in_process, tmp_path):
     with load_node(tmp_path / "writer.py", ["text"], ["word"], loopback=True, in_process=in_process) as node:
         words = [bytes(each["word"]) for each in node.stream({"text": np.frombuffer(b"one two", np.uint8)})]
         assert words == [b"one", b"two"]
+        with pytest.raises(InferenceError, match="unexpected inference output 'nothing' for model 'writer'"):
+            list(node.stream({"text": np.frombuffer(b"one two", np.uint8)}, outputs=["nothing"]))
+        with pytest.raises(InferenceError, match="Unexpected input - no is unexpected"):
+            list(node.stream({"no": np.frombuffer(b"one two", np.uint8)}))
 
 
 def test_an_exception_of_a_model_in_this_process_is_the_cause(tmp_path):
@@ -303,6 +371,28 @@ def test_a_request_has_a_time_limit(tmp_path):
     model = load_model(write_model(tmp_path / "m", source), options=["--exit-timeout-secs", "0"])
     with model, pytest.raises(TimeoutError, match="no response within 0.2 s"):
         model.execute({"IN": [1]}, timeout=0.2)
+
+
+def test_code_that_does_not_return_does_not_hold_up_the_end(tmp_path, monkeypatch):
+    source = """
+        import threading
+
+        hold = threading.Event()
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                hold.wait()
+                return []
+        """
+    monkeypatch.setattr(_relay, "_CLOSE_SECONDS", 0.1)
+    model = load_model(write_model(tmp_path / "m", source), in_process=True, options=["--exit-timeout-secs", "0"])
+    hold = sys.modules[type(model.instance).__module__].hold
+    with pytest.raises(TimeoutError, match="no response within 0.2 s"):
+        model.execute({"IN": [1]}, timeout=0.2)
+    with pytest.warns(UserWarning, match="model 'm' still runs in this process"):
+        model.close()
+    hold.set()
+    wait_until(lambda: not any(thread.name == "braid-model" for thread in threading.enumerate()))
 
 
 def test_a_model_of_another_process_has_no_object():

@@ -203,7 +203,8 @@ def test_a_reloaded_model_takes_the_port_over(tmp_path, port, pool):
     with Server([models], *options, "--load-model", "double", workdir=tmp_path) as server:
         file.write_text(DOUBLE.replace("factor = 2", "factor = 3"))
         assert server.json("POST", "/v2/repository/models/double/load", {})[0] == 200
-        server.wait_for_log(r"debugging\.py\] a debugger can attach to 127.0.0.1")
+        assert f"port {port} of --debug-port is in use" in server.stderr
+        wait_until(lambda: server.stderr.count(f"a debugger can attach to 127.0.0.1:{port}") == 2)
         with Debugger(port) as debugger:
             debugger.attach({file: [10]})
             answer = pool.submit(infer, server, "double", [1.0])
@@ -223,3 +224,19 @@ def test_without_debugpy_the_model_says_what_is_missing(tmp_path, port):
     with Server([models], *options, workdir=tmp_path, env=environment, ready=False) as server:
         _, index = server.json("POST", "/v2/repository/index", {})
         assert "--debug-model needs debugpy; install it: " in index[0]["reason"]
+
+
+def test_a_name_without_a_model(tmp_path, port):
+    models = tmp_path / "models"
+    write(models, "double", DOUBLE)
+    with Server([models], "--debug-model", "dubble", "--debug-port", port, workdir=tmp_path) as server:
+        server.wait_for_log("--debug-model: there is no model or graph 'dubble'")
+
+
+def test_a_debugged_model_reports_its_one_instance(tmp_path, port):
+    models = tmp_path / "models"
+    passive = 'instance_group { name: "rest" count: 1 kind: KIND_CPU passive: true }\n'
+    write(models, "double", DOUBLE, passive + CONFIG)
+    with Server([models], "--debug-model", "double", "--debug-port", port, workdir=tmp_path) as server:
+        assert infer(server, "double", [1.0]) == [2.0]
+        assert re.search(r"double +1 +model \(python\) +1 +READY", server.stdout)

@@ -24,7 +24,7 @@ _WIRE_NAMES = {
     "float32": "FP32",
     "float64": "FP64",
 }
-_DTYPES = {wire: np.dtype(name) for name, wire in _WIRE_NAMES.items()}
+DTYPES = {wire: np.dtype(name) for name, wire in _WIRE_NAMES.items()}
 
 
 class InferenceError(RuntimeError):
@@ -59,9 +59,9 @@ def decode(wire: str, shape: Iterable[int], content: bytes) -> np.ndarray:
         array = np.empty(len(elements), dtype=object)
         array[:] = elements
         return array.reshape(tuple(shape))
-    if wire not in _DTYPES:
+    if wire not in DTYPES:
         raise TypeError(f"outputs of {wire} have no numpy type")
-    return np.frombuffer(content, _DTYPES[wire].newbyteorder("<")).reshape(tuple(shape))
+    return np.frombuffer(content, DTYPES[wire].newbyteorder("<")).reshape(tuple(shape))
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -81,6 +81,20 @@ def _connection(address: str, timeout: float) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
         return _UnixConnection(address.removeprefix("unix:"), timeout)
     return http.client.HTTPConnection(address, timeout=timeout)
+
+
+def get(address: str, path: str, timeout: float) -> Any:
+    """Returns the document at a path of the server. Raises InferenceError for another status than 200."""
+    connection = _connection(address, timeout)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise InferenceError(_reason(body, response.status), response.status)
+    return json.loads(body)
 
 
 def infer(

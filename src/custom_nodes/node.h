@@ -1,5 +1,5 @@
-// Node: the common part of the built-in custom nodes, whose params docs/custom-nodes.md lists. nodes/interface.cc makes the interface of a library
-// (include/custom_node_interface.h) from it.
+// Node: the common part of the built-in custom nodes, whose params docs/custom-nodes.md lists.
+// nodes/interface.cc makes the interface of a library (include/custom_node_interface.h) from it.
 //
 // Errors are exceptions: the server's loader adds their texts to the client's error and to the log.
 #pragma once

@@ -28,8 +28,8 @@ struct ConfigPlan {
 Result<std::vector<int64_t>> ListVersionFolders(const std::string& path);
 // Returns the path of a version that ListVersionFolders() has found.
 std::string VersionPathOf(const std::string& base_path, int64_t version);
-// Returns the names of the files of a version that is a file, sorted: itself, those beside it that have another
-// ending (".bin"), and mapping_config.json.
+// Returns the names of the files of a version that is a file, sorted: itself, those beside it that have
+// another ending (".bin"), and mapping_config.json.
 std::vector<std::string> FilesOfVersionFile(const std::string& path);
 
 // Returns the versions of `available` (ascending) that the policy chooses.

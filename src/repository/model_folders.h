@@ -59,8 +59,8 @@ class ModelFolders {
   Status unusable_;  // a URL that cannot be read
 };
 
-// Whether files and folders of this name do not belong to a model: hidden ones, those that Python writes beside
-// the code it runs, and the backups of editors.
+// Whether files and folders of this name do not belong to a model: hidden ones, those that Python writes
+// beside the code it runs, and the backups of editors.
 bool IsIgnored(std::string_view name);
 
 // Hashes that change when a file is added, removed, or differs in size or time. Ignored files do not count.

@@ -5,8 +5,8 @@
 // told apart; for a model without workers the size of its files stands for them. Before its first load a
 // model is taken to need the size of its files, later what it was last measured to need.
 //
-// Models with requests in flight or open sequences stay. So do those that a loaded ensemble, pipeline or graph
-// uses. Pinned models stay too (kPinnedParameter), and those that a client or the server's start has loaded.
+// Models with requests in flight or open sequences stay. So do those that a loaded ensemble, pipeline or
+// graph uses. Pinned models stay too (kPinnedParameter), and those that a client or the server's start has loaded.
 #pragma once
 
 #include <cstdint>

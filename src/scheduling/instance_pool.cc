@@ -55,6 +55,8 @@ InstancePool::InstancePool(ServableInfo info, std::unique_ptr<BackendModel> back
     call_instances_->Add(instance, instance->name());
   }
   available_ = slots_.size();
+  // A backend may run fewer instances than the configuration lists, as for a model that is debugged.
+  info_.instance_count = static_cast<int>(slots_.size());
 }
 
 InstancePool::~InstancePool() { BRAID_CHECK(!started_); }

@@ -152,9 +152,8 @@ Status CheckWatch(const ServerOptions& options) {
   if (!options.watch) return OkStatus();
   if (options.folders.control_mode == ControlMode::kPoll) {
     return InvalidArgumentError(
-        "--watch reloads models when their files are saved, and --model-control-mode=poll at intervals; give "
-        "one "
-        "of them");
+        "--watch reloads models when their files are saved, and --model-control-mode=poll at intervals; "
+        "give one of them");
   }
   if (options.origin("file_system_poll_wait_seconds") != OptionOrigin::kDefault &&
       options.config.poll_seconds != 0) {
@@ -207,6 +206,10 @@ Status CheckTogether(const ServerOptions& options) {
       return InvalidArgumentError(fmt::format("--{} needs --load-on-demand", option));
   }
   BRAID_RETURN_IF_ERROR(CheckWatch(options));
+  for (const char* option : {"debug-port", "debug-wait"}) {
+    if (options.workers.debugging.model.empty() && options.origin(option) != OptionOrigin::kDefault)
+      return InvalidArgumentError(fmt::format("--{} needs --debug-model", option));
+  }
   if (startup.size() > 1 && std::ranges::find(startup, "*") != startup.end()) {
     return InvalidArgumentError(
         "Wildcard model name '*' must be the ONLY startup model if specified at all.");

@@ -706,9 +706,8 @@ const OptionSpec kOptionTable[] = {
     Works("grpc-restricted-protocol-file", "FILE", Group::kAccess, Text<&O::grpc_restricted_protocol_file>(),
           "Lines in the format of --grpc-restricted-protocol"),
     Works("admin-address", "ADDR:PORT", Group::kAccess, {SetAdminAddress, ShowAdminAddress},
-          "HTTP address for management, or unix:PATH: all APIs except inference and shared memory; port 0 "
-          "picks "
-          "a free port"),
+          "HTTP address for management, or unix:PATH: all APIs except inference and shared memory; "
+          "port 0 picks a free port"),
     Works("admin-apis", "APIS", Group::kAccess, {SetAdminApis, ShowAdminApis},
           "The APIs that only --admin-address serves; the other ports refuse them"),
 

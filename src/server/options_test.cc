@@ -283,6 +283,8 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "-x"}, "unknown option '-x'"},
       {{"m", "--http-port"}, "--http-port needs a value"},
       {{"m", "--load-model=a"}, "--load-model needs --model-control-mode=explicit"},
+      {{"m", "--debug-port=5679"}, "--debug-port needs --debug-model"},
+      {{"m", "--debug-wait"}, "--debug-wait needs --debug-model"},
       {{"m", "--model-control-mode=explicit", "--load-model=*", "--load-model=a"},
        "Wildcard model name '*' must be the ONLY startup model if specified at all."},
       {{"m", "--grpc-use-ssl"}, "--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key"},

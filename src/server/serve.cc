@@ -86,6 +86,20 @@ void WatchSignals(const sigset_t& signals, std::shared_ptr<Progress> progress) {
   }).detach();
 }
 
+// Names that nothing can debug would leave a debugger waiting.
+void WarnOfDebugModel(const std::string& name, const Catalog& catalog, Logger& log) {
+  if (name.empty()) return;
+  if (std::ranges::none_of(catalog.Index(false), [&](const auto& entry) { return entry.name == name; })) {
+    BRAID_LOG_WARNING(log, "--debug-model: there is no model or graph '{}'", name);
+  }
+  for (const auto& servable : catalog.All()) {
+    const ServableInfo& info = servable->info();
+    const bool python = info.kind == ServableKind::kModel && info.makes_calls;
+    if (info.name != name || python || info.kind == ServableKind::kGraph) continue;
+    BRAID_LOG_WARNING(log, "--debug-model: '{}' is not a Python model or graph", name);
+  }
+}
+
 int AwaitSignal(Progress& progress) {
   MutexLock lock(progress.mutex);
   while (progress.signal == 0) progress.changed.Wait(progress.mutex);
@@ -180,6 +194,7 @@ int Serve(const CommandLine& line) {
     exit_code = 1;
     stopped = server.Stop();
   } else if (load) {
+    WarnOfDebugModel(line.options.workers.debugging.model, server.catalog(), log);
     std::cout << '\n' << ModelTable(server.catalog()) << '\n';
     std::cout << "listening: " << AddressesJson(server.addresses()) << '\n';
     if (const std::string others = OtherAddresses(server.addresses()); !others.empty())

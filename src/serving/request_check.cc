@@ -164,20 +164,6 @@ Status CheckInput(const ServableInfo& info, const InferenceRequest& request, con
   return OkStatus();
 }
 
-Status CheckOutputs(const ServableInfo& info, const InferenceRequest& request) {
-  SeenSet seen(info.outputs.size());
-  for (size_t i = 0; i < request.requested_outputs.size(); ++i) {
-    const std::string& name = request.requested_outputs[i];
-    const size_t index = FindSpec(info.outputs, name, i);
-    if (index == kUnknown) {
-      return InvalidArgumentError("unexpected inference output '" + Shortened(name) + "' for model '" +
-                                  info.name + "'");
-    }
-    if (!seen.Insert(index)) return Refused(request, "output '" + name + "' already exists in request");
-  }
-  return OkStatus();
-}
-
 // One input of a request. Inputs are checked from the last of the specification to the first, so that an
 // error names the last wrong one.
 struct CheckedInput {
@@ -228,6 +214,20 @@ Status CheckAnyTensors(const ServableInfo& info, InferenceRequest& request) {
 
 }  // namespace
 
+Status CheckRequestedOutputs(const ServableInfo& info, const InferenceRequest& request) {
+  SeenSet seen(info.outputs.size());
+  for (size_t i = 0; i < request.requested_outputs.size(); ++i) {
+    const std::string& name = request.requested_outputs[i];
+    const size_t index = FindSpec(info.outputs, name, i);
+    if (index == kUnknown) {
+      return InvalidArgumentError("unexpected inference output '" + Shortened(name) + "' for model '" +
+                                  info.name + "'");
+    }
+    if (!seen.Insert(index)) return Refused(request, "output '" + name + "' already exists in request");
+  }
+  return OkStatus();
+}
+
 std::string RequestPrefix(const InferenceRequest& request) {
   return "[request id: " + (request.id.empty() ? std::string("<id_unknown>") : Shortened(request.id)) + "] ";
 }
@@ -235,7 +235,7 @@ std::string RequestPrefix(const InferenceRequest& request) {
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request) {
   if (info.dialect == Dialect::kOvms) return CheckOvmsRequest(info, request);
   if (info.any_tensors) return CheckAnyTensors(info, request);
-  BRAID_RETURN_IF_ERROR(CheckOutputs(info, request));
+  BRAID_RETURN_IF_ERROR(CheckRequestedOutputs(info, request));
 
   // The input for each place of the specification. Inputs beyond the expected count are not checked further.
   boost::container::small_vector<Tensor*, 16> inputs(info.inputs.size());

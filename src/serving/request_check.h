@@ -15,6 +15,9 @@ namespace braid {
 // with the texts of the servable's dialect. Any thread. A good request of usual size allocates no memory.
 Status CheckRequest(const ServableInfo& info, InferenceRequest& request);
 
+// The part of CheckRequest() for requested outputs, for runs whose inputs the servable itself checks.
+Status CheckRequestedOutputs(const ServableInfo& info, const InferenceRequest& request);
+
 // Returns the prefix of texts about one request: "[request id: 17] ", with "<id_unknown>" for a request
 // without id.
 std::string RequestPrefix(const InferenceRequest& request);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "serving/faults.h"
+#include "serving/request_check.h"
 #include "serving/servable_stream.h"
 #include "workers/parameters_json.h"
 
@@ -60,6 +61,7 @@ class WorkerCalls::Call final : public ResponseSink, public StreamSink {
   // Runs a graph whose packets are the responses. Errors: no run begins; End() is not called then.
   Status Stream(InferenceRequest& request) {
     const ServableHandle* servable = request.servable.get();
+    BRAID_RETURN_IF_ERROR(CheckRequestedOutputs(servable->get().info(), request));
     wanted_ = request.requested_outputs;
     BRAID_ASSIGN_OR_RETURN(stream_, servable->get().OpenStream(request, *this));
     // The run may end, and release this call, at any time from now on.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <optional>
 
 #include "base/batch.h"
 #include "base/clock.h"
@@ -129,9 +130,12 @@ Status WorkerHost::AdmitForks() {
 
 Status WorkerHost::Handle(const std::vector<std::byte>& message) {
   if (!options_.runs_user_code && IsOfUserCode(TypeOf(message))) return WorkerConversation::Malformed();
-  const bool shows = log_.colours() && TypeOf(message) == MessageType::kLog;
-  const std::string requests = shows ? user_.RequestsNow() : "";
-  const LogRequests about(requests);
+  std::string requests;
+  std::optional<LogRequests> about;
+  if (log_.colours() && TypeOf(message) == MessageType::kLog) {
+    requests = user_.RequestsNow();
+    about.emplace(requests);
+  }
   BRAID_ASSIGN_OR_RETURN(const bool handled, conversation_->Handle(message));
   if (handled) return OkStatus();
   if (TypeOf(message) != MessageType::kFinalized) return user_.OnMessage(message);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/guard.h"
 #include "base/program_files.h"
 
 namespace braid {
@@ -28,20 +29,7 @@ Status CopyFile(const fs::path& from, const fs::path& to, const std::string& nam
   return output ? OkStatus() : UnavailableError("cannot write '" + to.string() + "'");
 }
 
-}  // namespace
-
-Result<fs::path> FindDataFolder(std::string_view name, std::string_view in_source) {
-  BRAID_ASSIGN_OR_RETURN(const std::string program, FindProgram());
-  const fs::path folder = fs::path(program).parent_path();
-  std::error_code error;
-  for (const fs::path& place : {folder / "../share/braid" / name, folder / ".." / in_source}) {
-    if (fs::is_directory(place, error)) return fs::weakly_canonical(place, error);
-  }
-  return NotFoundError("the folder '" + std::string(name) + "' is missing in '" +
-                       (folder / "../share/braid").lexically_normal().string() + "'");
-}
-
-Status CopyDataFolder(const fs::path& from, const fs::path& to, const std::string& name) {
+Status Copy(const fs::path& from, const fs::path& to, const std::string& name) {
   std::error_code error;
   if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error)))
     return AlreadyExistsError("'" + to.string() + "' exists already");
@@ -59,6 +47,24 @@ Status CopyDataFolder(const fs::path& from, const fs::path& to, const std::strin
     }
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Result<fs::path> FindDataFolder(std::string_view name, std::string_view in_source) {
+  BRAID_ASSIGN_OR_RETURN(const std::string program, FindProgram());
+  const fs::path folder = fs::path(program).parent_path();
+  std::error_code error;
+  for (const fs::path& place : {folder / "../share/braid" / name, folder / ".." / in_source}) {
+    if (fs::is_directory(place, error)) return fs::weakly_canonical(place, error);
+  }
+  return NotFoundError("the folder '" + std::string(name) + "' is missing in '" +
+                       (folder / "../share/braid").lexically_normal().string() + "'");
+}
+
+Status CopyDataFolder(const fs::path& from, const fs::path& to, const std::string& name) {
+  // std::filesystem throws when a folder cannot be read.
+  return Guarded([&] { return Copy(from, to, name); });
 }
 
 }  // namespace braid

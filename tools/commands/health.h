@@ -16,8 +16,8 @@ struct ServerUrl {
   std::string port;
 };
 
-// Parses "https://host:8443", "host:8000", "[::1]:8000", "host" or "unix:PATH". The default scheme is http, the default
-// port 8000. Errors: INVALID_ARGUMENT.
+// Parses "https://host:8443", "host:8000", "[::1]:8000", "host" or "unix:PATH". The default scheme is http,
+// the default port 8000. Errors: INVALID_ARGUMENT.
 Result<ServerUrl> ParseServerUrl(std::string_view text);
 
 // Sends GET `path`; OK if the server answers 200. Blocks. Does not verify the server's certificate, because

@@ -9,6 +9,7 @@ import _braid_worker
 
 _HOST = "127.0.0.1"
 _LOG_INFO = 0
+_LOG_WARNING = 1
 _RETRY_SECONDS = 0.2
 
 
@@ -26,11 +27,12 @@ def listen(where: str) -> None:
     port, _, wait = where.partition(" ")
     if not _is_free(int(port)):
         # A reloaded model's process starts while the old one has the port.
+        _log(_LOG_WARNING, f"port {port} of --debug-port is in use; a debugger can attach once it is free")
         threading.Thread(target=_listen_later, args=(debugpy, int(port)), name="brd-debug", daemon=True).start()
         return
-    debugpy.listen((_HOST, int(port)))
+    _listen(debugpy, int(port))
     if wait:
-        _log(f"waiting for a debugger at {_HOST}:{port}")
+        _log(_LOG_INFO, f"waiting for a debugger at {_HOST}:{port}")
         debugpy.wait_for_client()
 
 
@@ -46,9 +48,13 @@ def _is_free(port: int) -> bool:
 def _listen_later(debugpy, port: int) -> None:
     while not _is_free(port):
         time.sleep(_RETRY_SECONDS)
+    _listen(debugpy, port)
+
+
+def _listen(debugpy, port: int) -> None:
     debugpy.listen((_HOST, port))
-    _log(f"a debugger can attach to {_HOST}:{port}")
+    _log(_LOG_INFO, f"a debugger can attach to {_HOST}:{port}")
 
 
-def _log(text: str) -> None:
-    _braid_worker.log(_LOG_INFO, __file__, 0, text)
+def _log(level: int, text: str) -> None:
+    _braid_worker.log(level, __file__, 0, text)

@@ -150,8 +150,8 @@ class Host:
         self._nodes = nodes.Nodes(config)
         try:
             debugging.listen(message["debugger"])
-        except RuntimeError as error:
-            return _INTERNAL, str(error), "", False
+        except Exception as error:
+            return _INTERNAL, errors.for_clients(str(error)), "", False
         try:
             wants_sessions = self._nodes.load()
         except nodes.NodeError as error:

@@ -56,7 +56,8 @@ def main() -> None:
         # The server is gone, so this process ends.
         return
     if start is not None:
-        if hosting.offer(start.name, start.channel):
+        # A template forks its workers itself, so it stays a process.
+        if start.orders is None and hosting.offer(start.name, start.channel):
             os._exit(0)
         worker.prepare_process()
         worker.run(start)

@@ -104,11 +104,20 @@ Worker* HostedWorker(PyObject* number) {
   return nullptr;
 }
 
+// Returns the number of a worker of host(); None for others.
+PyObject* NumberOf(const Worker* worker) {
+  const auto found = std::ranges::find(Hosted(), worker);
+  if (found == Hosted().end()) Py_RETURN_NONE;
+  return PyLong_FromSsize_t(found - Hosted().begin());
+}
+
 PyObject* Select(PyObject*, PyObject* number) {
-  Worker* worker = HostedWorker(number);
-  if (worker == nullptr) return nullptr;
-  SelectWorker(worker);
-  Py_RETURN_NONE;
+  Worker* worker = nullptr;
+  if (number != Py_None) {
+    worker = HostedWorker(number);
+    if (worker == nullptr) return nullptr;
+  }
+  return NumberOf(SelectWorker(worker));
 }
 
 PyObject* Retire(PyObject*, PyObject* number) {
@@ -277,8 +286,8 @@ PyObject* Log(PyObject*, PyObject* args) {
 
 // Whether this process is connected to a server.
 PyObject* IsConnected(PyObject*, PyObject*) {
-  const Worker* worker = CurrentWorker();
-  return PyBool_FromLong(worker != nullptr && !const_cast<Worker*>(worker)->connection().forked());
+  Worker* worker = CurrentWorker();
+  return PyBool_FromLong(worker != nullptr && worker->connection().CheckOpen().ok());
 }
 
 PyObject* IsServing(PyObject*, PyObject*) {
@@ -453,11 +462,12 @@ PyMethodDef functions[] = {
     {"reconnect", Reconnect, METH_VARARGS,
      "reconnect(...): as connect(), in a fork of a template, which becomes an instance."},
     {"host", Host, METH_VARARGS,
-     "host(memory_fd, socket_fd, wake_fd, python_version, numpy_version): opens the channel of one of "
-     "several "
-     "workers in this process, selects it for the calling thread, and returns its number. The process "
-     "survives the server."},
-    {"select", Select, METH_O, "select(number): selects the worker of host() for the calling thread."},
+     "host(memory_fd, socket_fd, wake_fd, python_version, numpy_version): opens the channel of one "
+     "of several workers in this process, selects it for the calling thread, and returns its number. The "
+     "process survives the server."},
+    {"select", Select, METH_O,
+     "select(number): selects the worker of host() for the calling thread, or none of them for None. Returns "
+     "what was selected before."},
     {"retire", Retire, METH_O, "retire(number): frees the resources of a worker whose run() has returned."},
     {"run", Run, METH_O, "run(host): answers the server until it says to end."},
     {"set_model", WithKeywords(SetModel), METH_VARARGS | METH_KEYWORDS,
@@ -484,7 +494,7 @@ PyMethodDef functions[] = {
     {"without_paths", TextWithoutPaths, METH_VARARGS,
      "without_paths(text, roots): the text with each path relative to the first root that contains it, or "
      "else only its last part."},
-    {"is_connected", IsConnected, METH_NOARGS, "Whether this process has a channel to a server."},
+    {"is_connected", IsConnected, METH_NOARGS, "Whether this process has an open channel to a server."},
     {"is_serving", IsServing, METH_NOARGS, "Whether a model is between its initialize and finalize."},
     {"before_fork", BeforeFork, METH_NOARGS, "To be called before user code forks."},
     {"after_fork_in_parent", AfterForkInParent, METH_NOARGS, "To be called after user code has forked."},

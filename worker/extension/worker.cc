@@ -50,7 +50,7 @@ Status CopyOnDevice(CudaContext& device, CudaAddress from, const Buffer& block) 
 
 Worker* CurrentWorker() { return selected != nullptr ? selected : State().worker; }
 
-void SelectWorker(Worker* worker) { selected = worker; }
+Worker* SelectWorker(Worker* worker) { return std::exchange(selected, worker); }
 
 void RaiseBroken(std::string_view what) {
   PyErr_Format(PyExc_RuntimeError, "the conversation with the server is broken: %s",

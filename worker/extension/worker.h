@@ -247,8 +247,8 @@ class Worker {
 
 // Returns the worker that the calling thread has selected, else the process's; null in a plain interpreter.
 Worker* CurrentWorker();
-// Selects a worker for the calling thread; null: none.
-void SelectWorker(Worker* worker);
+// Selects a worker for the calling thread; null: none. Returns what was selected before.
+Worker* SelectWorker(Worker* worker);
 
 // Takes the current exception and returns "{type}: {message}", for the log.
 std::string TakeExceptionText();

@@ -10,8 +10,7 @@ import os
 import pathlib
 import tempfile
 import threading
-import urllib.error
-import urllib.request
+import urllib.parse
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -19,8 +18,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from braid import _program
-from braid._client import InferenceError
+from braid import _client, _program
+from braid._client import DTYPES, InferenceError
 from braid._server import Server, ServerError
 
 _program.import_worker()
@@ -42,21 +41,7 @@ _STATUSES = {
     "INTERNAL": 500,
     "UNSUPPORTED": 501,
 }
-_NUMPY_TYPES = {
-    "BOOL": np.bool_,
-    "UINT8": np.uint8,
-    "UINT16": np.uint16,
-    "UINT32": np.uint32,
-    "UINT64": np.uint64,
-    "INT8": np.int8,
-    "INT16": np.int16,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "FP16": np.float16,
-    "FP32": np.float32,
-    "FP64": np.float64,
-    "BYTES": np.object_,
-}
+_NUMPY_TYPES = {**DTYPES, "BYTES": np.dtype(object)}
 
 Inputs = Mapping[str, Any]
 Outputs = dict[str, np.ndarray]
@@ -79,11 +64,12 @@ class Model:
         self._site = site
         self.name = name
         self.server = site.server
-        metadata = site.get(f"/v2/models/{name}")
+        path = "/v2/models/" + urllib.parse.quote(name, safe="")
+        metadata = site.get(path)
         self.inputs = _types(metadata["inputs"])
         self.outputs = _types(metadata["outputs"])
         try:
-            self.config: dict[str, Any] = site.get(f"/v2/models/{name}/config")
+            self.config: dict[str, Any] = site.get(path + "/config")
         except InferenceError:
             self.config = {}
         self.decoupled: bool = self.config.get("model_transaction_policy", {}).get("decoupled", False)
@@ -135,10 +121,8 @@ class Model:
                 in this process, that is its cause.
             TimeoutError: the model did not respond in time.
         """
-        if self.decoupled:
-            return self.stream(inputs, outputs, request_id=request_id, parameters=parameters, timeout=timeout)
         request = self._request(inputs, outputs, request_id, parameters, 0, 0)
-        return self._site.outputs(self._site.call(request.exec, timeout))
+        return self._send(request, self.decoupled, timeout)
 
     def stream(
         self,
@@ -151,9 +135,10 @@ class Model:
     ) -> Iterator[Outputs]:
         """Sends one request, and yields the outputs of each response. Closing the iterator cancels the request.
         Arguments and errors are those of execute()."""
-        request = self._request(inputs, outputs, request_id, parameters, 0, 0)
-        responses = self._site.call(lambda: request.exec(decoupled=True), timeout)
-        return self._responses(responses, timeout)
+        responses: Iterator[Outputs] = self._send(
+            self._request(inputs, outputs, request_id, parameters, 0, 0), True, timeout
+        )
+        return responses
 
     def sequence(self, correlation_id: int | str | None = None) -> "Sequence":
         """Begins a sequence, with an id of its own unless one is given."""
@@ -173,6 +158,11 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<braid.testing.Model '{self.name}'>"
+
+    def _send(self, request: Any, streams: bool, timeout: float | None) -> Any:
+        if not streams:
+            return self._site.outputs(self._site.call(request.exec, timeout))
+        return self._responses(self._site.call(lambda: request.exec(decoupled=True), timeout), timeout)
 
     def _responses(self, responses: Any, timeout: float | None) -> Iterator[Outputs]:
         try:
@@ -226,17 +216,14 @@ class Sequence:
         parameters: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Sends the next request of the sequence; the first one starts it, and one with `end` ends it. Other arguments
-        and results are those of Model.execute()."""
+        """Sends the next request of the sequence; the first one starts it, and one with `end` ends it. A request with an
+        error is no step. Other arguments and results are those of Model.execute()."""
         flags = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if self._steps == 0 else 0
         flags |= pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if end else 0
+        request = self.model._request(inputs, outputs, "", parameters, self.correlation_id, flags)
+        result = self.model._send(request, self.model.decoupled, timeout)
         self._steps = 0 if end else self._steps + 1
-        model = self.model
-        request = model._request(inputs, outputs, "", parameters, self.correlation_id, flags)
-        if model.decoupled:
-            responses = model._site.call(lambda: request.exec(decoupled=True), timeout)
-            return model._responses(responses, timeout)
-        return model._site.outputs(model._site.call(request.exec, timeout))
+        return result
 
 
 def load_model(
@@ -281,13 +268,26 @@ def load_model(
     source = pathlib.Path(path).absolute()
     if not source.exists():
         raise FileNotFoundError(f"there is no model at '{source}'")
+
+    def add(site: _Site) -> str:
+        added = site.add(source, name)
+        for other, answer in (calls or {}).items():
+            site.add_call(other, answer)
+        return added
+
+    return _load(add, in_process, options, start_timeout)
+
+
+def _load(
+    add: Callable[["_Site"], str], in_process: bool | None, options: Iterable[str], start_timeout: float
+) -> Model:
+    """Starts a site with what `add` adds to it, whose name it returns."""
     if in_process is None:
         in_process = os.environ.get(IN_PROCESS_VARIABLE) == "1"
     site = _Site(in_process)
+    name = "the model"
     try:
-        name = site.add(source, name)
-        for other, answer in (calls or {}).items():
-            site.add_call(other, answer)
+        name = add(site)
         site.start(name, options, start_timeout)
         return Model(site, name)
     except InferenceError as error:
@@ -328,10 +328,8 @@ def load_node(
     file = pathlib.Path(path).absolute()
     if not file.is_file():
         raise FileNotFoundError(f"there is no node at '{file}'")
-    with tempfile.TemporaryDirectory(prefix="braid-node-") as folder:
-        graph = pathlib.Path(folder) / "graph.pbtxt"
-        graph.write_text(_node_graph(file, list(inputs), list(outputs), loopback))
-        return load_model(graph, file.stem, in_process=in_process, options=options, start_timeout=start_timeout)
+    graph = _node_graph(file, list(inputs), list(outputs), loopback)
+    return _load(lambda site: site.add_node(graph, file.stem), in_process, options, start_timeout)
 
 
 def _node_graph(file: pathlib.Path, inputs: list[str], outputs: list[str], loopback: bool) -> str:
@@ -462,8 +460,11 @@ class _Site:
             raise RuntimeError("the model is closed")
         number = self._client.number
         if timeout is None:
-            _braid_worker.select(number)
-            return function()
+            before = _braid_worker.select(number)
+            try:
+                return function()
+            finally:
+                _braid_worker.select(before)
         results: list[Any] = []
         errors: list[BaseException] = []
 
@@ -491,11 +492,7 @@ class _Site:
         return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
 
     def get(self, path: str) -> Any:
-        try:
-            with urllib.request.urlopen(f"http://{self.server.http}{path}", timeout=_TIMEOUT) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            raise InferenceError(error.read().decode("utf-8", "replace"), error.code) from None
+        return _client.get(self.server.http, path, _TIMEOUT)
 
     def close(self) -> None:
         if self.server is not None:
@@ -510,9 +507,9 @@ class _Site:
         raise InferenceError(text, _STATUSES.get(error.code().name, 400)) from cause
 
     def _choose(self, name: str) -> _relay.HostedModel | None:
-        """Chooses the host of the worker of an instance, such as "add_sub_0_0"."""
-        model = next((each for each in self._functions if name.startswith(each + "_") or name == each), None)
-        if model is not None:
+        """Chooses the host of the worker of an instance, such as "other_0"."""
+        model = name if name in self._functions else name.rpartition("_")[0]
+        if model in self._functions:
             hosted = _relay.HostedFunction(self.exceptions, self._functions[model])
             if model == _CLIENT:
                 self._client = hosted
@@ -524,15 +521,15 @@ class _Site:
         link.unlink(missing_ok=True)
         link.symlink_to(folder.resolve())
 
+    def add_node(self, graph: str, name: str) -> str:
+        """Adds a graph by its text, whose paths are absolute. Returns its name."""
+        file = pathlib.Path(self._folder.name) / "graph.pbtxt"
+        file.write_text(graph)
+        return self._add_graph(file, name)
+
     def _add_graph(self, graph: pathlib.Path, name: str) -> str:
-        # A copy, so that the file may be temporary; the handlers' paths count from its folder.
         config = pathlib.Path(self._folder.name) / "config.json"
-        base = graph.parent
-        if base.name.startswith("braid-node-"):
-            base = pathlib.Path(self._folder.name)
-            (base / "graph.pbtxt").write_text(graph.read_text())
-            graph = base / "graph.pbtxt"
-        entry = {"name": name, "base_path": str(base), "graph_path": str(graph)}
+        entry = {"name": name, "base_path": str(graph.parent), "graph_path": str(graph)}
         config.write_text(json.dumps({"model_config_list": [], "mediapipe_config_list": [entry]}))
         self._config = ["--config_path", str(config)]
         return name

@@ -5,13 +5,16 @@
 
 import collections
 import contextlib
+import json
 import os
 import platform
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import _braid_worker
@@ -21,6 +24,7 @@ from braid_worker import errors, host, hosting, model_file
 
 _MAX_NAME = 4096
 _DESCRIPTORS = 3
+_CLOSE_SECONDS = 10
 
 
 # The version folders of models, by the thread that hosts them.
@@ -60,7 +64,8 @@ class HostedModel(host.Host):
 
     def load_nodes(self, message: dict[str, Any]) -> Any:
         self.name = message["model_name"]
-        return super().load_nodes(message)
+        with self._noting(node["handler_path"] for node in json.loads(message["model_config"])["nodes"]):
+            return super().load_nodes(message)
 
     def describe(self, exception: BaseException) -> Any:
         described = super().describe(exception)
@@ -89,11 +94,17 @@ class HostedModel(host.Host):
         return super()._thread(run, name)
 
     def _import(self, message: dict[str, Any]) -> Any:
+        with self._noting([message["model_file"]]):
+            return super()._import(message)
+
+    @contextlib.contextmanager
+    def _noting(self, files: Iterable[str]) -> Iterator[None]:
+        """Notes what the import of files changes, for forget_modules()."""
         before = list(sys.path)
         try:
-            return super()._import(message)
+            yield
         finally:
-            self._folders = [os.path.realpath(os.path.dirname(message["model_file"]))]
+            self._folders = [os.path.realpath(os.path.dirname(file)) for file in files]
             self._added = [entry for entry in sys.path if entry not in before]
 
     def forget_modules(self) -> None:
@@ -148,13 +159,17 @@ class Relay:
         self._accepter.start()
 
     def close(self) -> None:
-        """Returns when all workers have ended. Call it after the server's end."""
+        """Returns when all workers have ended. Call it after the server's end. Warns of a model whose code has not
+        returned after 10 s; its thread stays."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._accepter.join()
         self._socket.close()
+        deadline = time.monotonic() + _CLOSE_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0, deadline - time.monotonic()))
+        for hosted in list(self.hosts):
+            warnings.warn(f"model '{hosted.name}' still runs in this process: its code has not returned", stacklevel=2)
         self._folder.cleanup()
         self._choose = _refuse  # the other one may refer to this object
 

@@ -37,8 +37,8 @@ class EnvironmentStore {
   // Deletes leftovers of killed servers. `support` outlives the store and its environments.
   EnvironmentStore(Options options, WorkerSupport& support);
 
-  // Returns the environment at an absolute path or a URL. Blocks while this or another thread unpacks an archive;
-  // `progress` is called about each second. Errors: INTERNAL; the text names the path and the fault.
+  // Returns the environment at an absolute path or a URL. Blocks while this or another thread unpacks an
+  // archive; `progress` is called about each second. Errors: INTERNAL; the text names the path and the fault.
   Result<std::shared_ptr<PythonEnvironment>> Get(const std::string& path,
                                                  const std::function<void(const std::string&)>& progress);
 

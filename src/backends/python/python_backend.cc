@@ -170,8 +170,11 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
     device_tensors.outputs = device_tensors.outputs && spec.kind != "CPU";
     instances.push_back({spec.name, spec.kind, spec.device_id, spec.passive});
   }
-  // One process, since a debugger attaches to one.
-  if (!debugger.empty()) instances.resize(1);
+  if (!debugger.empty()) {
+    // One process, since a debugger attaches to one; the first that takes requests.
+    std::ranges::stable_partition(instances, [](const WorkerSpec& spec) { return !spec.passive; });
+    instances.resize(1);
+  }
   const auto force_cpu = config->parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   device_tensors.inputs = device_tensors.outputs && force_cpu != config->parameters().end() &&
                           force_cpu->second.string_value() == "no";
@@ -211,10 +214,8 @@ std::string PythonBackend::Debug(const std::string& model, ModelBounds& bounds,
   if (model != debugging.model) return "";
   bounds = {};
   isolation.level = IsolationLevel::kNone;
-  BRAID_LOG_INFO(log_,
-                 "'{}' is debugged: one process, without time and memory limits, and without isolation; a "
-                 "debugger can attach to 127.0.0.1:{}",
-                 model, debugging.port);
+  BRAID_LOG_INFO(log_, "'{}' is debugged: one process, without time and memory limits, and without isolation",
+                 model);
   return fmt::format("{}{}", debugging.port, debugging.wait ? " wait" : "");
 }
 
