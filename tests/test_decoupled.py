@@ -66,6 +66,8 @@ class TritonPythonModel:
                     sender.send(self.text(block))
             elif step == "note":
                 self.note(args[0])
+            elif step == "work":
+                time.sleep(args[0])
             elif step == "wait":
                 self.wait(lambda: os.path.exists(os.path.join(self.folder, args[0])))
             elif step == "wait_cancelled":
@@ -471,9 +473,9 @@ def test_queued_request_of_a_client_that_goes_away_is_dropped(server, flag):
 
     before = cancelled()
     with contextlib.closing(open_socket(server)) as first, contextlib.closing(open_socket(server)) as second:
-        first.sendall(
-            http_request("/v2/models/other/infer", infer_body(["note", running.name], ["wait", go.name], ["last", "1"]))
-        )
+        # An execution of some milliseconds: the server gives no other request ahead to its instance.
+        steps = [["work", 0.01], ["note", running.name], ["wait", go.name], ["last", "1"]]
+        first.sendall(http_request("/v2/models/other/infer", infer_body(*steps)))
         wait_until(running.exists, 10, "the first request to run")
         second.sendall(http_request("/v2/models/other/infer", infer_body(["note", never.name], ["last", "2"])))
         pending = 'nv_inference_pending_request_count{model="other",version="1"}'
