@@ -39,6 +39,7 @@ USES = {
     "protocols/inference": "base gpu tensor serving protocols/access protocols/net protocols/http protocols/http2 protocols/grpc protocols/json",
     "protocols/kserve": "base tensor serving protocols/access protocols/net protocols/http protocols/grpc protocols/json protocols/inference",
     "protocols/tfs": "base tensor serving protocols/access protocols/net protocols/http protocols/grpc protocols/json protocols/inference",
+    "protocols/openai": "base config tensor serving protocols/access protocols/net protocols/http protocols/json protocols/inference",
     "protocols/metrics": "base gpu tensor serving protocols/access protocols/net protocols/http",
     "protocols/console": "base tensor serving protocols/access protocols/net protocols/http protocols/inference",
     "protocols/openapi": "base tensor serving protocols/access protocols/net protocols/http",

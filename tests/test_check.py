@@ -34,8 +34,8 @@ class Checked:
             env={**os.environ, MARK: mark},
         )
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-        self.left = marked_processes(mark)
-        assert not self.left, "processes are left"
+        # A killed process may take a moment to end.
+        wait_until(lambda: not marked_processes(mark), 10, "the end of all processes")
 
     def __contains__(self, line):
         return line in self.out.splitlines()
@@ -56,6 +56,18 @@ def places(answer, level=None):
 
 
 # ---- model folders ----
+
+
+def test_a_model_that_asks_for_chats_and_has_no_template(repository):
+    text = config("m", [("text_input", "STRING", [1])], [("text_output", "STRING", [1])])
+    repository.add("m", config_text=text + 'parameters { key: "openai" value { string_value: "text" } }')
+    code, answer = check_json(repository.path / "m")
+    assert code == 0
+    [finding] = answer["findings"]
+    assert (finding["level"], finding["rule"], finding["line"]) == ("note", "no-chat", 5)
+    (repository.path / "m" / "chat_template.jinja").write_text("x")
+    assert check_json(repository.path / "m")[1]["findings"] == []
+
 
 # Faults in a config.pbtxt of a Python model: the text, and level, line, column, rule and a part of the message.
 FAULTS = {

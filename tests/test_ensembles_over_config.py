@@ -56,7 +56,9 @@ class Mixed:
         new.replace(self.config_path)
 
     def serve(self, *options, **more):
-        return Server([self.repository.path], "--config_path", self.config_path, *options, workdir=self.folder, **more)
+        # The server reads its files again only when a test asks for that.
+        options = ("--config_path", self.config_path, "--file_system_poll_wait_seconds", 0, *options)
+        return Server([self.repository.path], *options, workdir=self.folder, **more)
 
 
 @pytest.fixture

@@ -194,7 +194,8 @@ def test_the_cleaner_ends_what_nobody_uses(serve):
 
 
 def test_reloads_keep_no_sequence_alive_that_is_not_used(serve, tmp_path):
-    options = ["--sequence_cleaner_poll_wait_seconds", "1", "--sequence_state_path", tmp_path / "states"]
+    # Longer than a reload takes on a busy machine.
+    options = ["--sequence_cleaner_poll_wait_seconds", "3", "--sequence_state_path", tmp_path / "states"]
     server = serve({"sum": models.running_sum_model()}, *options)
     settings = itertools.cycle((2, 3))
 

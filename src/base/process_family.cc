@@ -44,20 +44,32 @@ struct CloseDir {
 
 }  // namespace
 
-Result<ProcessFamily> ProcessFamily::Found(pid_t head) {
-  rlimit limit{};
-  if (prlimit(head, RLIMIT_LOCKS, nullptr, &limit) != 0) return ErrnoError("prlimit", errno);
-  const uint64_t end = std::min<uint64_t>(limit.rlim_max, kFirstMark + kMarks);
+Result<ProcessFamily> ProcessFamily::Choose(rlim_t highest) {
+  const uint64_t end = std::min<uint64_t>(highest, kFirstMark + kMarks);
   if (end < kFirstMark + kFewestMarks) {
     return UnsupportedError("the file lock limit (ulimit -H -x) is too low to mark processes");
   }
   uint64_t random = 0;
   if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return ErrnoError("getrandom", errno);
-  const uint64_t mark = kFirstMark + random % (end - kFirstMark);
-  limit = {mark, mark};
-  if (prlimit(head, RLIMIT_LOCKS, &limit, nullptr) != 0) return ErrnoError("prlimit", errno);
-  return ProcessFamily(mark);
+  return ProcessFamily(kFirstMark + random % (end - kFirstMark));
 }
+
+Result<ProcessFamily> ProcessFamily::Prepare() {
+  rlimit own{};
+  if (getrlimit(RLIMIT_LOCKS, &own) != 0) return ErrnoError("getrlimit", errno);
+  return Choose(own.rlim_max);
+}
+
+Result<ProcessFamily> ProcessFamily::Found(pid_t head) {
+  rlimit its{};
+  if (prlimit(head, RLIMIT_LOCKS, nullptr, &its) != 0) return ErrnoError("prlimit", errno);
+  BRAID_ASSIGN_OR_RETURN(const ProcessFamily family, Choose(its.rlim_max));
+  const rlimit mark = family.limit().second;
+  if (prlimit(head, RLIMIT_LOCKS, &mark, nullptr) != 0) return ErrnoError("prlimit", errno);
+  return family;
+}
+
+std::pair<int, rlimit> ProcessFamily::limit() const { return {RLIMIT_LOCKS, {mark_, mark_}}; }
 
 std::optional<ProcessFamily> ProcessFamily::Own() {
   rlimit limit{};

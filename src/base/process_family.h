@@ -5,11 +5,13 @@
 // RLIMIT_LOCKS, which Linux keeps but has not enforced for twenty years.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/status.h"
 
@@ -20,6 +22,11 @@ class ProcessFamily {
   // Makes a process the head of a new family; processes that it started before do not belong to it. Errors:
   // the system refuses to set the limit.
   static Result<ProcessFamily> Found(pid_t head);
+  // Chooses a new family for a process that will be started with its limit(), so that none of the process's own
+  // children can be missed. Errors: as Found().
+  static Result<ProcessFamily> Prepare();
+  // The resource and the limit that make a process a member.
+  std::pair<int, rlimit> limit() const;
   // Returns the family of the calling process, if it has one.
   static std::optional<ProcessFamily> Own();
 
@@ -31,6 +38,8 @@ class ProcessFamily {
 
  private:
   explicit ProcessFamily(uint64_t mark) : mark_(mark) {}
+  // Chooses a mark for a process with this hard limit.
+  static Result<ProcessFamily> Choose(rlim_t highest);
   bool Has(pid_t pid) const;
 
   uint64_t mark_;

@@ -82,6 +82,25 @@ TEST(ProcessFamily, EndsWithDaemonsAndSessions) {
   EXPECT_EQ(family->Kill(), 0u);
 }
 
+TEST(ProcessFamily, CanBeChosenBeforeTheProcess) {
+  Pipe life;
+  Pipe go;
+  const Result<ProcessFamily> family = ProcessFamily::Prepare();
+  ASSERT_TRUE(family.ok()) << family.status();
+  const pid_t head = ForkThat(go.watched.get(), [&] {
+    const auto [resource, limit] = family->limit();
+    setrlimit(static_cast<__rlimit_resource>(resource), &limit);
+    if (fork() == 0) pause();
+    _exit(0);
+  });
+  ASSERT_EQ(write(go.held.get(), "x", 1), 1);
+  int status = 0;
+  EXPECT_EQ(waitpid(head, &status, 0), head);
+  EXPECT_TRUE(life.IsHeld());
+  EXPECT_TRUE(family->End(kMinute));
+  life.AwaitEnd();
+}
+
 TEST(ProcessFamily, EndsAroundTheCaller) {
   Pipe life;
   Pipe go;

@@ -15,6 +15,7 @@
 #include "config/field_fault.h"
 #include "config/folder.h"
 #include "config/known_backends.h"
+#include "config/openai_settings.h"
 #include "config/sequence_config.h"
 
 namespace braid {
@@ -301,6 +302,7 @@ FieldFault CheckParameters(const ModelConfig& config) {
                             "sequence_batching",
                         "parameters[ANY_TENSORS].value.string_value");
   }
+  BRAID_RETURN_IF_FAULT(CheckOpenAiSettings(config));
   const auto it = config.parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");
   if (it == config.parameters().end()) return {};
   const std::string& value = it->second.string_value();

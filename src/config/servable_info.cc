@@ -6,6 +6,7 @@
 
 #include "config/initial_states.h"
 #include "config/model_config.h"
+#include "config/openai_settings.h"
 #include "config/warmup.h"
 
 namespace braid {
@@ -62,6 +63,7 @@ Result<ServableInfo> MakeServableInfo(std::shared_ptr<const inference::ModelConf
   info.max_batch_size = config->max_batch_size();
   info.decoupled = config->model_transaction_policy().decoupled();
   info.any_tensors = IsSet(*config, kAnyTensorsParameter);
+  info.openai = OpenAiConventionOf(*config);
   const bool batching = info.max_batch_size > 0;
   for (const auto& input : config->input()) {
     TensorSpec spec = MakeSpec(input, batching);

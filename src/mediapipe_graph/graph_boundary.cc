@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "mediapipe_graph/graph_packets.h"
 #include "serving/faults.h"
+#include "serving/openai_convention.h"
 #include "tensor/bytes_elements.h"
 
 namespace braid {
@@ -22,12 +23,12 @@ BoundaryStream TakeApart(std::string_view text) {
 }
 
 // A tag's beginning decides, so OVMS_PY_TENSOR_IMAGE carries Python tensors.
-BoundaryKind KindOf(const std::string& tag, std::string_view message_tag) {
+BoundaryKind KindOf(const std::string& tag, std::string_view message_tag, std::string_view payload_tag) {
   const std::pair<std::string_view, BoundaryKind> kinds[] = {
       {"OVMS_PY_TENSOR", BoundaryKind::kPythonTensor}, {"OVTENSOR", BoundaryKind::kOvTensor},
       {"TFLITE_TENSOR", BoundaryKind::kTfLiteTensor},  {"TFTENSOR", BoundaryKind::kTfTensor},
       {"TENSOR", BoundaryKind::kMediaTensor},          {"IMAGE", BoundaryKind::kImageFrame},
-      {message_tag, BoundaryKind::kMessage},
+      {payload_tag, BoundaryKind::kPayload},           {message_tag, BoundaryKind::kMessage},
   };
   for (const auto& [prefix, kind] : kinds) {
     if (tag.starts_with(prefix)) return kind;
@@ -41,6 +42,7 @@ graph::ValueType PacketType(BoundaryKind kind) {
     case BoundaryKind::kOvTensor:
       return graph::ValueType::Of<OvTensor>();
     case BoundaryKind::kPythonTensor:
+    case BoundaryKind::kPayload:
       return graph::ValueType::Of<PythonTensor>();
     case BoundaryKind::kMediaTensor:
       return graph::ValueType::Of<MediaTensor>();
@@ -157,13 +159,13 @@ Status CheckImage(const Tensor& tensor) {
 
 BoundaryStream InputStream(std::string_view text) {
   BoundaryStream stream = TakeApart(text);
-  stream.kind = KindOf(stream.tag, "REQUEST");
+  stream.kind = KindOf(stream.tag, "REQUEST", kRequestPayloadTag);
   return stream;
 }
 
 BoundaryStream OutputStream(std::string_view text) {
   BoundaryStream stream = TakeApart(text);
-  stream.kind = KindOf(stream.tag, "RESPONSE");
+  stream.kind = KindOf(stream.tag, "RESPONSE", kResponsePayloadTag);
   return stream;
 }
 
@@ -179,6 +181,11 @@ Status CheckBoundaryTensor(BoundaryKind kind, const Tensor& tensor) {
   switch (kind) {
     case BoundaryKind::kPythonTensor:
       return CheckPythonTensor(tensor);
+    case BoundaryKind::kPayload:
+      if (TypeName(tensor) == kRequestPayloadTag) return OkStatus();
+      return FaultError(
+          Fault::kInvalidPrecision,
+          OfInput("Expected: a request of OpenAI's API; Actual: " + std::string(TypeName(tensor)), tensor));
     case BoundaryKind::kMessage:
       return ElementSize(tensor.type) > 0 ? CheckBytes(tensor) : OkStatus();
     case BoundaryKind::kMediaTensor:
@@ -201,6 +208,7 @@ graph::Packet TensorToPacket(BoundaryKind kind, Tensor tensor, graph::Timestamp 
     case BoundaryKind::kOvTensor:
       return graph::Packet::Of(OvTensor{std::move(tensor)}, at);
     case BoundaryKind::kPythonTensor:
+    case BoundaryKind::kPayload:
       return graph::Packet::Of(PythonTensor{NodeTensor{std::move(tensor), true, nullptr}}, at);
     case BoundaryKind::kMediaTensor:
       return graph::Packet::Of(MediaTensor{std::move(tensor)}, at);
@@ -218,7 +226,8 @@ graph::Packet TensorToPacket(BoundaryKind kind, Tensor tensor, graph::Timestamp 
 Result<Tensor> PacketToTensor(const BoundaryStream& stream, const graph::Packet& packet) {
   Tensor tensor;
   switch (stream.kind) {
-    case BoundaryKind::kPythonTensor: {
+    case BoundaryKind::kPythonTensor:
+    case BoundaryKind::kPayload: {
       const NodeTensor& value = packet.Get<PythonTensor>().value;
       if (!value.has_bytes) {
         return FaultError(

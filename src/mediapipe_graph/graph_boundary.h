@@ -23,6 +23,7 @@ enum class BoundaryKind : unsigned char {
   kTfTensor,
   kImageFrame,
   kMessage,  // REQUEST at an input, RESPONSE at an output
+  kPayload,  // HTTP_REQUEST_PAYLOAD at an input, HTTP_RESPONSE_PAYLOAD at an output: OpenAI's API
   kTfLiteTensor,
 };
 

@@ -64,6 +64,18 @@ Status CheckStreams(const GraphDefinition& graph, const Config& config) {
 }
 
 bool IsMessage(const BoundaryStream& stream) { return stream.kind == BoundaryKind::kMessage; }
+bool IsPayload(const BoundaryStream& stream) { return stream.kind == BoundaryKind::kPayload; }
+
+// A graph for OpenAI's API has one payload on each side and nothing else.
+void CheckPayloads(const GraphDefinition& graph, Faults& faults) {
+  const bool some = std::any_of(graph.inputs.begin(), graph.inputs.end(), IsPayload) ||
+                    std::any_of(graph.outputs.begin(), graph.outputs.end(), IsPayload);
+  if (!some || graph.takes_payloads()) return;
+  faults.Add(
+      Fault::kGraphInitializationError,
+      "HTTP_REQUEST_PAYLOAD must be the tag of the only input_stream, and HTTP_RESPONSE_PAYLOAD that of "
+      "the only output_stream");
+}
 
 Status CheckKinds(const GraphDefinition& graph) {
   Faults faults(graph.name);
@@ -75,6 +87,7 @@ Status CheckKinds(const GraphDefinition& graph) {
   for (const BoundaryStream& stream : graph.inputs) refuse_lite(stream, "input_stream");
   for (const BoundaryStream& stream : graph.outputs) refuse_lite(stream, "output_stream");
 
+  CheckPayloads(graph, faults);
   const bool in = std::any_of(graph.inputs.begin(), graph.inputs.end(), IsMessage);
   const bool out = std::any_of(graph.outputs.begin(), graph.outputs.end(), IsMessage);
   if (in && graph.inputs.size() != 1) {

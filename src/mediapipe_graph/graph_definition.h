@@ -26,6 +26,11 @@ struct GraphDefinition {
   int FindInput(std::string_view name) const;
   // Messages enter and leave the graph unchanged.
   bool passes_messages() const { return inputs[0].kind == BoundaryKind::kMessage; }
+  // Requests of OpenAI's API enter the graph, and text of their replies leaves it.
+  bool takes_payloads() const {
+    return inputs.size() == 1 && inputs[0].kind == BoundaryKind::kPayload && outputs.size() == 1 &&
+           outputs[0].kind == BoundaryKind::kPayload;
+  }
 };
 
 struct GraphDefinitionOptions {

@@ -121,6 +121,7 @@ Result<std::shared_ptr<GraphServable>> GraphServable::Create(const OvmsGraphConf
   info.instance_count = 0;
   info.inputs = SpecsOf(definition.inputs);
   info.outputs = SpecsOf(definition.outputs);
+  if (definition.takes_payloads()) info.openai.kind = OpenAiKind::kPayload;
 
   auto memory = std::make_unique<ServablesMemory>(servables, first);
   auto host = std::make_shared<GraphHost>(
@@ -137,7 +138,7 @@ BufferAllocator& GraphServable::input_allocator() {
   const auto& inputs = host_->definition.inputs;
   const bool python =
       host_->python != nullptr && std::any_of(inputs.begin(), inputs.end(), [](const BoundaryStream& stream) {
-        return stream.kind == BoundaryKind::kPythonTensor;
+        return stream.kind == BoundaryKind::kPythonTensor || stream.kind == BoundaryKind::kPayload;
       });
   return python ? host_->python->allocator() : *memory_;
 }

@@ -105,6 +105,7 @@ Result<std::shared_ptr<Servable>> VersionLoader::Make(
   BRAID_RETURN_IF_ERROR(CheckSupportedFeatures(*config));
   BRAID_ASSIGN_OR_RETURN(ServableInfo info, MakeServableInfo(config, version, source.folder));
   info.makes_calls = backend->RunsUserCode();
+  info.openai.renders_chats = info.openai.renders_chats && info.makes_calls;
   // User code decides at run time which states it gives to be kept.
   const bool may_keep = !info.initial_states.empty() || (info.makes_calls && config->has_sequence_batching());
   if (options_.sequence_vault != nullptr && may_keep) {

@@ -81,6 +81,7 @@ ResponseCache::Key ResponseCache::KeyOf(uint64_t load, const InferenceRequest& r
     for (int64_t dim : input.shape) hasher.Number(static_cast<uint64_t>(dim));
     hasher.Text(input.data.text());
   }
+  hasher.Number(request.renders_chat ? 1 : 0);
   hasher.Number(request.requested_outputs.size());
   for (const std::string& output : request.requested_outputs) hasher.Text(output);
   hasher.Number(request.parameters.size());

@@ -209,6 +209,8 @@ Status Fronts::OpenHttp(HttpPort& port, const HttpServer::Options& options, Metr
   if (rest.tensorflow_serving) {
     port.tfs =
         std::make_unique<TfsRoutes>(context_, options_.serves_config() ? &loading_.manager() : nullptr);
+    port.openai = std::make_unique<OpenAiRoutes>(context_, port.tfs.get());
+    protocols.push_back(port.openai.get());
     protocols.push_back(port.tfs.get());
   }
   port.kserve = std::make_unique<KserveHttp>(

@@ -25,6 +25,7 @@
 #include "protocols/metrics/metrics_route.h"
 #include "protocols/net/client_limits.h"
 #include "protocols/net/tls.h"
+#include "protocols/openai/routes.h"
 #include "protocols/openapi/openapi_route.h"
 #include "protocols/tfs/tfs_routes.h"
 #include "protocols/tfs/tfs_services.h"
@@ -60,7 +61,8 @@ class Fronts {
   struct HttpPort {
     AccessPolicy& access;
     OpenApiRoute openapi = {};
-    std::unique_ptr<TfsRoutes> tfs = nullptr;  // null if the port does not serve it
+    std::unique_ptr<TfsRoutes> tfs = nullptr;        // null if the port does not serve it
+    std::unique_ptr<OpenAiRoutes> openai = nullptr;  // with `tfs`
     std::unique_ptr<KserveHttp> kserve = nullptr;
     std::unique_ptr<HttpServer> server = nullptr;  // null: no such port
   };

@@ -5,6 +5,7 @@
 
 #include "protocols/kserve/http/service.h"
 #include "protocols/metrics/metrics_route.h"
+#include "protocols/openai/routes.h"
 #include "protocols/openapi/document.h"
 #include "protocols/openapi/parts.h"
 #include "protocols/tfs/tfs_routes.h"
@@ -19,8 +20,10 @@ Status DescribeRest(const RestProtocols& protocols, const AccessPolicy& access, 
   }
   options.document_api = OpenApiRoute::ApiOf(options.served);
   std::vector<OpenApiPart> parts{{OpenApiPartText("kserve"), KserveHttp::Routes()}};
-  if (protocols.tensorflow_serving)
+  if (protocols.tensorflow_serving) {
     parts.push_back({OpenApiPartText("tensorflow_serving"), TfsRoutes::Routes()});
+    parts.push_back({OpenApiPartText("openai"), OpenAiRoutes::DescribedRoutes()});
+  }
   if (protocols.metrics) parts.push_back({OpenApiPartText("metrics"), MetricsRoute::Routes()});
   BRAID_ASSIGN_OR_RETURN(PortDescription description, OpenApiDocument(options, parts));
   route.Publish(options.document_api, std::move(description));

@@ -11,7 +11,7 @@ namespace braid {
 
 // The protocols of a port in addition to KServe, which every port has.
 struct RestProtocols {
-  bool tensorflow_serving = false;
+  bool tensorflow_serving = false;  // and OpenAI's API
   bool metrics = false;
 };
 

@@ -128,6 +128,8 @@ struct InferenceRequest {
   uint64_t priority = 0;    // 0: the model's default
   uint64_t timeout_us = 0;  // 0: none
   Parameters parameters;    // without the reserved ones above
+  // kPromptInput has a chat as JSON, which the model's process renders (OpenAiConvention::renders_chats).
+  bool renders_chat = false;
 
   std::vector<Tensor> inputs;
   // Empty: all outputs of the model.

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/gate.h"
 #include "base/status.h"
 #include "serving/api_counters.h"
 #include "serving/input_limit.h"
+#include "serving/openai_convention.h"
 #include "serving/request.h"
 #include "serving/sequences.h"
 #include "serving/servable_stream.h"
@@ -83,6 +85,7 @@ struct ServableInfo {
   // allow it.
   bool device_inputs = false;
   bool device_outputs = false;
+  OpenAiConvention openai = {};
   // Number of executions that the device runs concurrently; 0: unknown.
   int stream_count = 0;
   // The normalised configuration, shared with the backend; null where the origin has none.
@@ -123,6 +126,8 @@ class Servable {
   Servable& operator=(const Servable&) = delete;
 
   const ServableInfo& info() const { return info_; }
+  // When it was made: WallNowMs().
+  int64_t made_ms() const { return made_ms_; }
   // Returns its dependencies: the servables of an ensemble's steps, a pipeline's nodes or a graph's sessions.
   // The list never changes, even if they do not serve.
   virtual std::vector<ServableUse> uses() const { return {}; }
@@ -205,6 +210,7 @@ class Servable {
   ModelStatistics statistics_;
 
  private:
+  const int64_t made_ms_ = WallNowMs();
   ApiCounters api_counters_;
   std::shared_ptr<const void> files_;
   const InputLimit* input_limit_ = nullptr;

@@ -49,6 +49,17 @@ void ModelStatistics::RecordFirstResponse(int64_t duration_ns) {
   totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
 }
 
+void ModelStatistics::RecordToken(bool first, int64_t duration_ns) {
+  MutexLock lock(mutex_);
+  if (totals_.first_token_s.counts.empty()) {
+    totals_.first_token_s.Start({0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+                                 0.75,  1,     2.5,  5,    7.5,  10,   20,   40,  80,   160});
+    totals_.next_token_s.Start(
+        {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5});
+  }
+  (first ? totals_.first_token_s : totals_.next_token_s).Observe(static_cast<double>(duration_ns) / 1e9);
+}
+
 void ModelStatistics::NoteEnd(int64_t duration_ns) {
   if (end_is_first_response_) totals_.first_response_ms.Observe(static_cast<double>(duration_ns) / 1e6);
 }

@@ -82,6 +82,10 @@ struct StatisticsTotals {
 struct StatisticsSnapshot : StatisticsTotals {
   std::map<int64_t, BatchStatistic> batches;  // by rows per execution
   LatencyHistogram first_response_ms;         // without counts if disabled
+  // Of requests of OpenAI's API, in seconds: until the first piece of the reply, and between two pieces.
+  // Without counts before the first such request.
+  LatencyHistogram first_token_s;
+  LatencyHistogram next_token_s;
   OvmsHistograms ovms_us;
   // By index of the response; empty for models that are not decoupled.
   std::map<uint32_t, ResponseStatistic> responses;
@@ -121,6 +125,8 @@ class ModelStatistics {
 
   // Records the time from a decoupled model's request to its first response.
   void RecordFirstResponse(int64_t duration_ns);
+  // Records a piece of a reply of OpenAI's API, `duration_ns` after the request, or after the piece before it.
+  void RecordToken(bool first, int64_t duration_ns);
   // Records a request of this interface that ended, successfully or not.
   void RecordApiRequest(ApiInterface interface, int64_t duration_ns);
   // Records a graph's run for a call of this method; called by the servable.

@@ -44,4 +44,23 @@ bool ShapeMatches(const Shape& expected, const Shape& actual) {
   return true;
 }
 
+bool FitShape(Shape& shape, size_t count, bool batching) {
+  if (batching && !shape.empty()) shape[0] = 1;
+  int64_t* variable = nullptr;
+  int64_t fixed = 1;
+  for (int64_t& dim : shape) {
+    if (dim < 0) {
+      if (variable != nullptr) *variable = 1;
+      variable = &dim;
+    } else if (__builtin_mul_overflow(fixed, dim, &fixed)) {
+      return false;
+    }
+  }
+  const auto values = static_cast<int64_t>(count);
+  if (variable == nullptr) return values == fixed;
+  if (fixed == 0 || values % fixed != 0) return false;
+  *variable = values / fixed;
+  return true;
+}
+
 }  // namespace braid

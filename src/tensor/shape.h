@@ -28,4 +28,9 @@ std::string ShapeToString(const Shape& shape);
 // Whether a tensor of shape `actual` fits `expected`, in which -1 matches anything.
 bool ShapeMatches(const Shape& expected, const Shape& actual);
 
+// Makes a specification's shape that of a tensor with `count` elements. The batch dimension, if `batching`,
+// becomes 1. A dimension of any size takes the remaining elements. If there are several, the last one takes
+// them, and the others become 1. Returns false if the elements do not fit.
+bool FitShape(Shape& shape, size_t count, bool batching);
+
 }  // namespace braid

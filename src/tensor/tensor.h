@@ -24,6 +24,8 @@ struct Tensor {
 // last input of a request whose sequence the instance takes over, and an output of responses. Models and
 // clients do not see it.
 inline constexpr std::string_view kSequenceStateTensor = "braid_sequence_state";
+// The input of language models that has the prompt, as BYTES.
+inline constexpr std::string_view kPromptInput = "text_input";
 
 // Returns the name of a tensor's type on the wire: "FP32", or a user-defined name.
 inline std::string_view TypeName(const Tensor& tensor) {

@@ -98,10 +98,11 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   BRAID_ASSIGN_OR_RETURN(const UniqueFd out, MemoryFile("answer", ""));
   BRAID_ASSIGN_OR_RETURN(const UniqueFd errors, MemoryFile("errors", ""));
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  BRAID_ASSIGN_OR_RETURN(const ProcessFamily family, ProcessFamily::Prepare());
   ProgramStart start{.arguments = std::move(program),
                      .variables = std::move(variables),
                      .descriptors = {in.get(), null.get(), errors.get(), out.get()},
-                     .limits = {Limit(RLIMIT_CORE, 0), Limit(RLIMIT_FSIZE, kMostFileBytes),
+                     .limits = {family.limit(), Limit(RLIMIT_CORE, 0), Limit(RLIMIT_FSIZE, kMostFileBytes),
                                 // CPU time exceeds wall time in a process with many threads.
                                 Limit(RLIMIT_CPU, static_cast<rlim_t>(options.timeout_seconds * 64))},
                      // Code that opens a socket during import would also do so in a worker.
@@ -112,9 +113,8 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   if (!pid.ok()) return pid.status().WithPrefix("cannot start the Python interpreter ");
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
   const Status opened = process.valid() ? OkStatus() : ErrnoError("pidfd_open", errno);
-  const auto family = ProcessFamily::Found(*pid);
   Run run;
-  if (opened.ok() && family.ok()) {
+  if (opened.ok()) {
     run.timed_out = !AwaitExit(process, options.timeout_seconds * 1000);
     if (run.timed_out) {
       ::kill(*pid, SIGUSR1);
@@ -125,8 +125,7 @@ Result<Run> Execute(std::vector<std::string> program, std::vector<std::string> v
   ::kill(*pid, SIGKILL);
   while (::waitpid(*pid, &run.wait_status, 0) < 0 && errno == EINTR) {
   }
-  BRAID_RETURN_IF_ERROR(family.status());
-  static_cast<void>(family->End(kEndNs));
+  static_cast<void>(family.End(kEndNs));
   BRAID_RETURN_IF_ERROR(opened);
   run.answer = ContentOf(out);
   run.errors = ContentOf(errors);

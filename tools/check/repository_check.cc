@@ -10,6 +10,7 @@
 #include "config/known_backends.h"
 #include "config/model_config.h"
 #include "config/model_name.h"
+#include "config/openai_settings.h"
 #include "config/servable_info.h"
 #include "config/supported_features.h"
 #include "config/warmup.h"
@@ -170,7 +171,9 @@ void RepositoryCheck::CheckVersions(const Model& model, const LoadPlan& plan) {
   std::vector<std::shared_ptr<Servable>> loaded;
   for (const auto& [version, key] : plan.keys) {
     auto servable = LoadVersion(model, plan, version);
-    if (servable.ok()) loaded.push_back(*std::move(servable));
+    if (!servable.ok()) continue;
+    NoteChat(model, plan, (*servable)->info());
+    loaded.push_back(*std::move(servable));
   }
   // As in the server: all versions are published, or none.
   if (failed_.contains(model.name)) return;
@@ -251,6 +254,23 @@ void RepositoryCheck::NoteFolders(const Model& model, const Folder& folder) {
                    "docs/compatibility.md#processes-and-environments",
                    model.name});
   }
+}
+
+void RepositoryCheck::NoteChat(const Model& model, const LoadPlan& plan, const ServableInfo& info) {
+  const std::string field = "parameters[" + std::string(kOpenAiParameter) + "]";
+  const bool asked = plan.source.config.parameters().contains(std::string(kOpenAiParameter));
+  if (!asked || !info.openai.renders_chats ||
+      plan.source.config.parameters().contains(std::string(kChatTemplateParameter))) {
+    return;
+  }
+  for (const std::string& place : {std::string(), std::to_string(info.version) + "/"}) {
+    for (const char* file : {"chat_template.jinja", "tokenizer_config.json"}) {
+      if (plan.source.folder.HasFile(place + file)) return;
+    }
+  }
+  Add(model, Level::kNote, "no-chat", field,
+      "the model has no chat template: /v1/completions serves it, and /v1/chat/completions does not",
+      "add a chat_template.jinja to its folder, or an input 'messages'", "docs/openai.md#chats");
 }
 
 void RepositoryCheck::Add(const Model& model, Level level, std::string rule, const std::string& field,

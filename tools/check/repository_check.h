@@ -49,6 +49,8 @@ class RepositoryCheck {
   Result<std::shared_ptr<Servable>> LoadVersion(const Model& model, const LoadPlan& plan, int64_t version);
   std::unique_ptr<TextFile> ReadConfigText(const Model& model) const;
   void NoteFolders(const Model& model, const Folder& folder);
+  // Notes a model that asks for OpenAI's API and cannot take chats.
+  void NoteChat(const Model& model, const LoadPlan& plan, const ServableInfo& info);
   void Add(const Model& model, Level level, std::string rule, const std::string& field, std::string message,
            std::string advice = {}, std::string page = {});
   // Adds the finding that a model does not load. `field`: the field at fault; empty: unknown.

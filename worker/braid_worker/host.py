@@ -9,7 +9,7 @@ import threading
 
 import _braid_worker
 
-from braid_worker import debugging, errors, fork_safety, futures, model_file, nodes, sequences
+from braid_worker import chat, debugging, errors, fork_safety, futures, model_file, nodes, sequences
 
 _OK = 0
 _INTERNAL = 2
@@ -43,6 +43,7 @@ class Host:
         self._model_file = ""
         self._model_name = ""
         self._template = False
+        self._chat = None
         self._nodes = None
         self._node_threads = []
         self._loop = None
@@ -61,6 +62,7 @@ class Host:
             self._model = model_class()
             self._set_model(message)
             self._provide_model_dir(message)
+            self._chat = chat.Template.of(message)
             self._call("initialize", _arguments(message))
         except BaseException as error:
             return _INTERNAL, self._told_of(error), "", False
@@ -118,6 +120,15 @@ class Host:
             result = getattr(self._model, name)(*arguments)
             if inspect.iscoroutine(result):
                 self.run_coroutine(result)
+
+    def render_chat(self, document: bytes) -> bytes | str:
+        """Renders a chat by the model's template. Returns the prompt as one element of a BYTES tensor, or the error as
+        text for the client."""
+        try:
+            prompt = self._chat.render(json.loads(document)).encode()
+        except Exception as error:
+            return f"model '{self._model_name}': {error}"
+        return len(prompt).to_bytes(4, "little") + prompt
 
     def load_sequence(self, correlation_id: int | str, state: bytes) -> None:
         """Passes a restored sequence to the model. Raises an error that names the model, the function and the sequence."""

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "tensor/bytes_elements.h"
 #include "tensor/tensor.h"
 #include "worker/extension/dlpack.h"
 #include "worker/extension/python_state.h"
@@ -81,33 +82,70 @@ PyObject* Worker::MakeRequest(const RequestMessage& message, Turn& turn) {
   return NewObject(State().request_type, std::move(request));
 }
 
-bool Worker::LoadSequences() {
+bool Worker::PrepareRequests() {
   std::vector<RequestMessage>& requests = execute_.requests;
+  rendered_.clear();
   size_t kept = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     RequestMessage& request = requests[i];
-    if (!request.inputs.empty() && request.inputs.back().name == kSequenceStateTensor) {
+    ResponseMessage refusal;
+    ErrorText why;
+    if (request.renders_chat) {
+      if (!RenderChat(request, why.told)) return false;
+      refusal.code = StatusCode::kInvalidArgument;
+    }
+    if (why.told.empty() && !request.inputs.empty() && request.inputs.back().name == kSequenceStateTensor) {
       const TensorMessage state = std::move(request.inputs.back());
       request.inputs.pop_back();
       if (!LoadSequence(request, state)) {
-        const ErrorText why = DescribeException();
+        why = DescribeException();
         SendLog(2, model_.model_file, why.line, why.logged);
-        ResponseMessage refusal;
-        refusal.request_id = request.id;
         refusal.code = StatusCode::kInternal;
-        refusal.error = why.told;
-        Encode(response_, refusal);
-        if (const Status sent = Send(response_); !sent.ok()) {
-          RaiseBroken(sent.message());
-          return false;
-        }
-        continue;
       }
+    }
+    if (!why.told.empty()) {
+      refusal.request_id = request.id;
+      refusal.error = why.told;
+      Encode(response_, refusal);
+      if (const Status sent = Send(response_); !sent.ok()) {
+        RaiseBroken(sent.message());
+        return false;
+      }
+      continue;
     }
     if (kept != i) requests[kept] = std::move(request);
     ++kept;
   }
   requests.resize(kept);
+  return true;
+}
+
+bool Worker::RenderChat(RequestMessage& request, std::string& refusal) {
+  const auto prompt = std::find_if(request.inputs.begin(), request.inputs.end(),
+                                   [](const TensorMessage& input) { return input.name == kPromptInput; });
+  if (prompt == request.inputs.end()) return true;
+  Ref tensor = Ref::Steal(MakeTensor(*prompt, nullptr));
+  if (!tensor) return false;
+  const PyTensor& chat = ValueOf<PyTensor>(tensor.get());
+  BytesElements elements({reinterpret_cast<const char*>(chat.data), chat.size});
+  if (!elements.Next()) return true;
+  const std::string_view text = elements.value();
+  Ref rendered = Ref::Steal(PyObject_CallMethod(host_.get(), "render_chat", "y#", text.data(),
+                                                static_cast<Py_ssize_t>(text.size())));
+  if (!rendered) {
+    refusal = DescribeException().told;
+    return true;
+  }
+  if (!PyBytes_Check(rendered.get())) {
+    std::string_view why = "the chat has no prompt";
+    if (!TextOf(rendered.get(), why)) PyErr_Clear();
+    refusal = why;
+    return true;
+  }
+  prompt->place = Place::kInline;
+  prompt->bytes = {reinterpret_cast<const std::byte*>(PyBytes_AsString(rendered.get())),
+                   static_cast<size_t>(PyBytes_Size(rendered.get()))};
+  rendered_.push_back(std::move(rendered));
   return true;
 }
 
@@ -145,7 +183,7 @@ bool Worker::HandleExecute() {
   }
   connection_->header().begun_execution.store(execute_.execution_id, std::memory_order_release);
   current_execution_ = execute_.execution_id;
-  if (model_.saves_sequences && !LoadSequences()) return false;
+  if (!PrepareRequests()) return false;
   Turn turn;
   if (!MakeTurn(turn)) return false;
   turn.executed.input_end_ns = SteadyNowNs();

@@ -171,9 +171,12 @@ class Worker {
 
   // --- Executions
   bool HandleExecute();
-  // Passes restored sequences to the model. If that fails for a request, the request fails, and the others
-  // run without it. False if the connection is broken.
-  bool LoadSequences();
+  // Passes restored sequences to the model, and renders chats. If that fails for a request, the request fails,
+  // and the others run without it. False if the connection is broken.
+  bool PrepareRequests();
+  // Replaces the chat in the request's kPromptInput by the prompt. Sets `refusal` if that cannot be done.
+  // False with an exception set.
+  bool RenderChat(RequestMessage& request, std::string& refusal);
   bool LoadSequence(const RequestMessage& request, const TensorMessage& state);
   // Adds the saved state of a sequence to its response, or turns the response into an error.
   bool SaveSequence(PyObject* correlation_id, OutgoingResponse& out);
@@ -237,6 +240,7 @@ class Worker {
   std::vector<std::byte> outgoing_;
   std::vector<std::byte> response_;
   ExecuteMessage execute_;
+  std::vector<Ref> rendered_;  // prompts to which execute_ refers
   // Interned names of inputs by position; they rarely change between requests.
   struct CachedName {
     std::string text;

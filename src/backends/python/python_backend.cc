@@ -172,7 +172,8 @@ Result<std::unique_ptr<BackendModel>> PythonBackend::Create(
   }
   if (!debugger.empty()) {
     // One process, since a debugger attaches to one; the first that takes requests.
-    std::ranges::stable_partition(instances, [](const WorkerSpec& spec) { return !spec.passive; });
+    std::stable_partition(instances.begin(), instances.end(),
+                          [](const WorkerSpec& spec) { return !spec.passive; });
     instances.resize(1);
   }
   const auto force_cpu = config->parameters().find("FORCE_CPU_ONLY_INPUT_TENSORS");

@@ -110,6 +110,7 @@ Status PythonInstance::Send(const Running& running, const Execution& execution) 
       message.correlation_id = std::string_view(std::get<std::string>(request.correlation_id));
     }
     message.flags = (request.sequence_start ? 1u : 0u) | (request.sequence_end ? 2u : 0u);
+    message.renders_chat = request.renders_chat;
     message.timeout_us = request.timeout_us;
     if (!request.parameters.empty()) parameter_texts[i] = ParametersToJson(request.parameters);
     message.parameters_json = parameter_texts[i];

@@ -45,6 +45,7 @@ Result<std::string> ValueOf(std::string_view name, std::string_view value) {
 Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern,
                                                   std::vector<std::string> secrets) {
   HeaderForwarding forwarding;
+  forwarding.withheld_ = std::move(secrets);
   if (pattern.empty()) return forwarding;
   re2::RE2::Options options;
   options.set_case_sensitive(false);
@@ -54,15 +55,17 @@ Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern,
     return InvalidArgumentError("invalid header forward pattern '" + pattern +
                                 "': " + forwarding.pattern_->error());
   }
-  forwarding.withheld_ = std::move(secrets);
-  forwarding.withheld_.emplace_back("authorization");
   return forwarding;
+}
+
+bool HeaderForwarding::Withholds(std::string_view name) const {
+  return SameText(name, "authorization") ||
+         std::ranges::any_of(withheld_, [&](const std::string& secret) { return SameText(secret, name); });
 }
 
 Result<bool> HeaderForwarding::Takes(std::string_view name) const {
   if (!re2::RE2::FullMatch(re2::StringPiece(name.data(), name.size()), *pattern_)) return false;
-  if (std::ranges::any_of(withheld_, [&](const std::string& secret) { return SameText(secret, name); }))
-    return false;
+  if (Withholds(name)) return false;
   if (!IsReservedParameter(name)) return true;
   return InvalidArgumentError("Header '" + std::string(name) +
                               "' is reserved for Triton usage and cannot be forwarded.");

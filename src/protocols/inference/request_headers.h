@@ -35,6 +35,8 @@ class HeaderForwarding {
   // of a reserved parameter, and for binary metadata that is not base64.
   Status Append(const HttpHead& head, Parameters& parameters) const;
   Status Append(const Http2Head& head, Parameters& parameters) const;
+  // Whether the header has credentials, so that user code never gets it.
+  bool Withholds(std::string_view name) const;
 
  private:
   Result<bool> Takes(std::string_view name) const;

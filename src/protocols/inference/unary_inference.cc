@@ -30,9 +30,9 @@ void UnaryInference::Prepare(InferenceRequest& request, Tracer* tracer, const Tr
   trace_ = request.trace;
 }
 
-void UnaryInference::Begin(std::unique_ptr<InferenceRequest> request) {
+void BeginRequest(std::unique_ptr<InferenceRequest> request, ResponseSink& sink) {
   Servable& servable = request->servable->get();
-  request->sink = this;
+  request->sink = &sink;
   if (Status admitted = servable.Admit(*request); !admitted.ok()) {
     request->Refuse(std::move(admitted));
     return;

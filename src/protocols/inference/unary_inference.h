@@ -24,6 +24,9 @@ int64_t ReceivedNs(const Tracer* tracer);
 // Counts a request that was refused before its servable received it, if `request.api` is set.
 void CountRefusal(InferenceRequest& request);
 
+// Begins a request, which responds to `sink` from here on. REQUIRES: request->servable is set.
+void BeginRequest(std::unique_ptr<InferenceRequest> request, ResponseSink& sink);
+
 class UnaryInference : public ResponseSink {
  public:
   // Sends the first response and drops later ones, which a model with one response should not send.
@@ -32,8 +35,8 @@ class UnaryInference : public ResponseSink {
  protected:
   // Sets the cancellation and the trace of a request before it begins.
   void Prepare(InferenceRequest& request, Tracer* tracer, const TraceOrigin& origin);
-  // Begins the request, which responds from here on. REQUIRES: request->servable is set.
-  void Begin(std::unique_ptr<InferenceRequest> request);
+  // See BeginRequest().
+  void Begin(std::unique_ptr<InferenceRequest> request) { BeginRequest(std::move(request), *this); }
 
   // Sends the response, which is an error or a success. Called once. `last`: the request has ended, and
   // Ended() is not called.

@@ -126,17 +126,33 @@ void AddNodes(MetricFamilies& families, const std::vector<Model>& models) {
   }
 }
 
-void AddFirstResponses(MetricFamilies& families, const std::vector<Model>& models) {
-  MetricFamily family =
-      Family("nv_inference_first_response_histogram_ms",
-             "Duration from request to first response in milliseconds", MetricType::Histogram);
-  for (const Model& model : models) {
-    if (model.statistics.first_response_ms.counts.empty()) continue;
-    ClientMetric& metric = family.metric.emplace_back();
-    metric.label = model.labels;
-    metric.histogram = HistogramOf(model.statistics.first_response_ms);
+void AddHistograms(MetricFamilies& families, const std::vector<Model>& models) {
+  struct Histogram {
+    const char* name;
+    const char* help;
+    LatencyHistogram StatisticsSnapshot::*values;
+  };
+  static constexpr Histogram kHistograms[] = {
+      {"nv_inference_first_response_histogram_ms", "Duration from request to first response in milliseconds",
+       &StatisticsSnapshot::first_response_ms},
+      {"braid_openai_time_to_first_token_seconds",
+       "Duration from a request of OpenAI's API to the first piece of its reply in seconds",
+       &StatisticsSnapshot::first_token_s},
+      {"braid_openai_inter_token_seconds",
+       "Duration between two pieces of a reply of OpenAI's API in seconds",
+       &StatisticsSnapshot::next_token_s},
+  };
+  for (const Histogram& histogram : kHistograms) {
+    MetricFamily family = Family(histogram.name, histogram.help, MetricType::Histogram);
+    for (const Model& model : models) {
+      const LatencyHistogram& values = model.statistics.*histogram.values;
+      if (values.counts.empty()) continue;
+      ClientMetric& metric = family.metric.emplace_back();
+      metric.label = model.labels;
+      metric.histogram = HistogramOf(values);
+    }
+    if (!family.metric.empty()) families.push_back(std::move(family));
   }
-  if (!family.metric.empty()) families.push_back(std::move(family));
 }
 
 void AddSummaries(MetricFamilies& families, const std::vector<Model>& models) {
@@ -233,7 +249,7 @@ void CollectModels(const Catalog& catalog, const ModelMetricsOptions& options, M
               [](const S& s) { return static_cast<double>(s.execution_count); });
   if (options.counter_latencies) AddLatencyCounters(families, models);
   AddSummaries(families, models);
-  AddFirstResponses(families, models);
+  AddHistograms(families, models);
   AddSequences(families, models);
   AddNodes(families, models);
 

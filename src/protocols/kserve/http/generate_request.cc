@@ -23,26 +23,6 @@ struct SequenceType {
 constexpr SequenceType kSequenceTypes[] = {{kSequenceIdInput, DataType::kUint64},
                                            {kSequenceControlInput, DataType::kUint32}};
 
-// Makes the input's shape that of `count` values. Returns false if they do not fit.
-bool FitShape(bool batching, size_t count, Shape& shape) {
-  if (batching && !shape.empty()) shape[0] = 1;
-  int64_t* variable = nullptr;
-  int64_t fixed = 1;
-  for (int64_t& dim : shape) {
-    if (dim < 0) {
-      if (variable != nullptr) *variable = 1;
-      variable = &dim;
-    } else if (__builtin_mul_overflow(fixed, dim, &fixed)) {
-      return false;
-    }
-  }
-  const auto values = static_cast<int64_t>(count);
-  if (variable == nullptr) return values == fixed;
-  if (fixed == 0 || values % fixed != 0) return false;
-  *variable = values / fixed;
-  return true;
-}
-
 class GenerateReader {
  public:
   GenerateReader(const HttpInferTarget& target, InferenceRequest& request)
@@ -168,7 +148,7 @@ class GenerateReader {
     tensor.name = spec.name;
     tensor.type = spec.type;
     tensor.shape = spec.shape;
-    if (!FitShape(target_.info.max_batch_size > 0, count, tensor.shape)) {
+    if (!FitShape(tensor.shape, count, target_.info.max_batch_size > 0)) {
       return InvalidArgumentError("The schema can not convert input '" + spec.name +
                                   "' to tensor with proper shape");
     }

@@ -1,0 +1,29 @@
+// The inputs of a text model for a request: only those that the model declares.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field_fault.h"
+#include "protocols/openai/request.h"
+#include "serving/request.h"
+#include "serving/servable.h"
+
+namespace braid {
+
+// The cuts of the text that the model does not make itself, so that the server makes them.
+struct TextCuts {
+  std::vector<std::string> stop;
+  std::optional<int64_t> tokens;
+};
+
+// Fills inputs, parameters and requested outputs. Each field whose name is an input becomes that input; fields
+// that OpenAI's API does not know become parameters otherwise. The rest goes into `sampling_parameters` if the
+// model declares that. Errors: INVALID_ARGUMENT with the field, for a field that would change the reply and
+// that the model cannot honour, for a value that does not fit its input, and for a chat without a prompt.
+FieldFault FillTextInputs(const OpenAiRequest& from, const ServableInfo& info, BufferAllocator& allocator,
+                          InferenceRequest& request, TextCuts& cuts);
+
+}  // namespace braid
