@@ -25,7 +25,7 @@ def server(module_serve, folder):
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(**options(server, "none")) as client:
+    with openai.OpenAI(**options(server)) as client:
         yield client
 
 
@@ -139,7 +139,9 @@ def test_streams(client, more):
     text, finish_reason, usage = reply(client, "How do I bake bread?", **more)
     deltas, *rest = streamed(client, "How do I bake bread?", **more)
     assert "".join(deltas) == text
-    assert rest[0] == finish_reason == ("length" if "max_tokens" in more else "stop")
+    assert rest[0] == finish_reason
+    if "seed" not in more:
+        assert finish_reason == ("length" if "max_tokens" in more else "stop")
     assert rest[1].prompt_tokens == usage.prompt_tokens
     if "stop" in more:
         assert text
@@ -166,7 +168,7 @@ def test_many_conversations_at_once(server, client):
     questions = ["What is a river?", "What is a rope?", "How do I make tea?"] * 10
 
     async def ask_all():
-        async with openai.AsyncOpenAI(**options(server, "none")) as client:
+        async with openai.AsyncOpenAI(**options(server)) as client:
             ask = client.chat.completions.create
             asked = (ask(model="small_talk", messages=said(each), temperature=0) for each in questions)
             return await asyncio.gather(*asked)

@@ -188,7 +188,7 @@ def client(request, server):
 @pytest.fixture
 def python(server):
     """OpenAI's client for Python itself, for its further functions."""
-    with openai.OpenAI(**options(server, "none")) as client:
+    with openai.OpenAI(**options(server)) as client:
         yield client
 
 
@@ -237,13 +237,23 @@ def test_models(client):
         assert client.call("models.retrieve", model.id) == model
 
 
-@pytest.mark.parametrize("name", ["nope", "identity"])
-def test_unknown_models(client, name):
-    """Models without a convention are unknown, too."""
-    with refusal("NotFoundError", 404, code="model_not_found", param="model", contains=name):
-        chat(client, name, "x")
-    with refusal("NotFoundError", 404, code="model_not_found", param="model", contains=name):
-        client.call("models.retrieve", name)
+def test_unknown_models(client):
+    with refusal("NotFoundError", 404, code="model_not_found", param="model", contains="nope"):
+        chat(client, "nope", "x")
+    with refusal("BadRequestError", 400, param="model", contains="identity"):
+        chat(client, "identity", "x")
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_models_below_v3(kind, server):
+    """There, the route of a model is not TensorFlow Serving's."""
+    with contextlib.closing(CLIENTS[kind](server, "none", "/v3")) as client:
+        for model in client.call("models.list"):
+            assert client.call("models.retrieve", model.id) == model
+        # Models without a convention are unknown, too.
+        for name in ("nope", "identity"):
+            with refusal("NotFoundError", 404, code="model_not_found", param="model", contains=name):
+                client.call("models.retrieve", name)
 
 
 # ---- texts ----
@@ -369,7 +379,7 @@ def test_embeddings(client, encoding):
         ("pieces", {"n": 2}, "n"),
         ("pieces", {"temperature": 0.5}, "temperature"),
         ("pieces", {"logprobs": True}, "logprobs"),
-        ("pieces", {"tools": [WEATHER], "tool_choice": "required"}, "tool_choice"),
+        ("pieces", {"tools": [WEATHER]}, "tools"),
         ("pieces", {"response_format": {"type": "json_object"}}, "response_format"),
         ("sampler", {"temperature": 3}, "temperature"),
         ("sampler", {"max_tokens": 0}, "max_tokens"),
@@ -421,7 +431,7 @@ def test_an_error_in_a_stream(client):
 
 
 def test_a_failure_is_not_repeated(server):
-    with openai.OpenAI(**{**options(server, "none"), "max_retries": 3}) as client:
+    with openai.OpenAI(**{**options(server), "max_retries": 3}) as client:
         counts = []
         for _ in range(2):
             with pytest.raises(openai.InternalServerError) as raised:
@@ -430,10 +440,18 @@ def test_a_failure_is_not_repeated(server):
     assert counts[1] == counts[0] + 1
 
 
+@pytest.fixture(scope="module")
+def server_with_keys(module_serve, models, tmp_path_factory):
+    rules = [
+        {"identities": ["anonymous"], "apis": ["health"]},
+        {"identities": ["alice"], "apis": ["inference", "metadata"], "models": ["pieces"]},
+    ]
+    return module_serve(models, *access(tmp_path_factory.mktemp("access"), "alice a-token\n", rules))
+
+
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_keys(kind, serve, models, tmp_path):
-    rules = [{"identities": ["alice"], "apis": ["inference", "metadata"], "models": ["pieces"]}]
-    server = serve(models, *access(tmp_path, "alice a-token\n", rules))
+def test_keys(kind, server_with_keys):
+    server = server_with_keys
     with contextlib.closing(CLIENTS[kind](server, "a-token")) as client:
         assert chat(client, "pieces", "x").choices[0].message.content == "x"
         assert client.call("models.retrieve", "pieces").id == "pieces"
@@ -457,7 +475,7 @@ def test_a_closed_stream_cancels_the_model(python, models):
 
 def test_a_cancelled_task_cancels_the_model(server, models):
     async def begin_and_cancel():
-        async with openai.AsyncOpenAI(**options(server, "none")) as client:
+        async with openai.AsyncOpenAI(**options(server)) as client:
             asked = asyncio.create_task(client.chat.completions.create(model="patient", messages=said("async")))
             # Answered after the request that the model has begun meanwhile.
             await client.chat.completions.create(model="patient", messages=said("x"), max_tokens=3)
@@ -475,7 +493,7 @@ def test_many_at_once(server):
         return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
     async def ask_all():
-        async with openai.AsyncOpenAI(**options(server, "none")) as client:
+        async with openai.AsyncOpenAI(**options(server)) as client:
             return await asyncio.gather(*(ask(client, number) for number in range(50)))
 
     assert asyncio.run(ask_all()) == [f"{number} and more" for number in range(50)]
@@ -501,7 +519,7 @@ def test_the_helper_for_streams(python):
     (call,) = answer.choices[0].message.tool_calls
     assert (answer.choices[0].finish_reason, call.function.arguments) == ("tool_calls", '{"city": "Oslo"}')
     with python.chat.completions.stream(model="pieces", messages=said("one| two")) as stream:
-        assert [event.delta for event in stream if event.type == "content.delta"] == ["one", " two"]
+        assert [event.delta for event in stream if event.type == "content.delta"] == ["", "one", " two"]
 
 
 # ---- LangChain ----
@@ -512,7 +530,7 @@ def langchain(server):
     """langchain(model, **more) returns LangChain's chat model."""
     from langchain_openai import ChatOpenAI
 
-    given = options(server, "none")
+    given = options(server)
     given.pop("timeout")
     return lambda model, **more: ChatOpenAI(model=model, **given, **more)
 
@@ -562,7 +580,7 @@ def test_langchain_tools(langchain):
 def test_langchain_embeddings(server):
     from langchain_openai import OpenAIEmbeddings
 
-    given = options(server, "none")
+    given = options(server)
     # Otherwise it sends tokens instead of texts.
     model = OpenAIEmbeddings(model="lengths", check_embedding_ctx_length=False, **given)
     assert model.embed_documents(TEXTS) == VECTORS

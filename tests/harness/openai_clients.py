@@ -39,6 +39,9 @@ def fit(kind, fields):
     if kind is CreateEmbeddingResponse:
         # The schema has numbers alone.
         fields = {**fields, "data": [{**each, "embedding": numbers(each["embedding"])} for each in fields["data"]]}
+    if kind is Model:
+        # On /v1, the route and its answer are TensorFlow Serving's, too.
+        fields = {name: value for name, value in fields.items() if name != "model_version_status"}
     made = kind.model_validate(fields, strict=True)
     assert not list(unknown(made)), fields
     return made
@@ -97,15 +100,17 @@ def whole(chunks):
     return {index: (text, ends[index]) for index, text in texts.items()}, usage
 
 
-def options(server, key):
-    return {"base_url": f"http://{server.http}/v1", "api_key": key, "max_retries": 0, "timeout": 60}
+def options(server, key="none", prefix="/v1"):
+    """Returns the arguments of the clients for Python."""
+    return {"base_url": f"http://{server.http}{prefix}", "api_key": key, "max_retries": 0, "timeout": 60}
 
 
 class Sync:
     """The client for Python. Every class here has call() and close()."""
 
-    def __init__(self, server, key="none"):
-        self._client = openai.OpenAI(**options(server, key))
+    def __init__(self, *where):
+        """`where`: the arguments of options()."""
+        self._client = openai.OpenAI(**options(*where))
         self.close = self._client.close
 
     def call(self, method, *positional, **named):
@@ -128,9 +133,9 @@ class Sync:
 class Async:
     """The client for Python's asyncio."""
 
-    def __init__(self, server, key="none"):
+    def __init__(self, *where):
         self._runner = asyncio.Runner()
-        self._client = openai.AsyncOpenAI(**options(server, key))
+        self._client = openai.AsyncOpenAI(**options(*where))
 
     def call(self, method, *positional, **named):
         return self._runner.run(self._call(method, positional, named))
@@ -159,10 +164,11 @@ class Async:
 class Node:
     """The client for Node."""
 
-    def __init__(self, server, key="none"):
+    def __init__(self, *where):
         folder = need("openai-js", "node")
+        given = options(*where)
         self._process = subprocess.Popen(
-            ["node", SOURCES / "openai-js" / "client.js", f"http://{server.http}/v1", key],
+            ["node", SOURCES / "openai-js" / "client.js", given["base_url"], given["api_key"]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(NODE_PATH=str(folder / "node_modules")),
