@@ -84,8 +84,10 @@ def streamed(client, *texts, **more):
     return [each.delta.content for each in choices if each.delta.content], choices[-1].finish_reason, last.usage
 
 
-def test_training_learns(example):
+def test_training_learns():
     """Training uses the gradients of the loss, and at its end the network knows the conversations."""
+    example = load(EXAMPLES / "chat" / "prepare.py")
+    example.ASKED, example.BEFORE, example.VECTOR, example.HIDDEN = 8, 6, 4, 16
     conversations = example.read(example.CONVERSATIONS.read_text(encoding="utf-8"))
     random = np.random.default_rng(1)
     vocabulary = example.Vocabulary(conversations)
@@ -115,8 +117,8 @@ def test_replies(client, folder, example):
     assert "flour" in "".join(bread)
     text, finish_reason, usage = reply(client, "How do I bake bread?")
     assert (text, finish_reason) == ("".join(bread).lstrip(), "stop")
-    # "user: How do I bake bread?" and "assistant:" have nine tokens.
-    assert (usage.prompt_tokens, usage.completion_tokens) == (9 + 1, len(bread))
+    # The tokens of the lines "user: How do I bake bread?" and "assistant:".
+    assert (usage.prompt_tokens, usage.completion_tokens) == (8 + 2, len(bread))
     # The exchange before the question counts; older ones do not.
     more = written(folder, example, "Tell me more.", "What is a river? A river is water.")
     assert "braided river" in "".join(more)
