@@ -178,7 +178,9 @@ def test_a_release_without_hashes_is_refused(checkout):
 # ---- npm, Go, Java, Debian ----
 
 
-@pytest.mark.parametrize("folder", ["console", "tests/public_clients/grpc-js", "tests/public_clients/pyright"])
+@pytest.mark.parametrize(
+    "folder", ["console", *(f"tests/public_clients/{name}" for name in ("grpc-js", "openai-js", "pyright"))]
+)
 def test_every_npm_package_has_its_hash(folder):
     packages = json.loads((ROOT / folder / "package-lock.json").read_text())["packages"]
     for path, entry in packages.items():
