@@ -25,6 +25,7 @@ std::string EncodeChat(const InferRequest& request) {
   for (const auto& [name, value] : request.parameters) {
     body[name] = std::visit([](const auto& one) { return Json(one); }, value);
   }
+  // A data file may name another model, or ask for no stream.
   body["model"] = request.model;
   body["stream"] = true;
   body["stream_options"] = {{"include_usage", true}};
