@@ -311,7 +311,7 @@ def test_decoupled_models_want_streams(server):
 def test_chat_completions_are_measured_by_their_tokens(server, tmp_path):
     arguments = ["-m", "chat", "--concurrency-range", 3, "--request-count", 30, "--format", "json"]
     before = counted(server, "chat")[0]
-    (level,) = measurements(bench(server, "openai", *arguments, "--string-data", "a b c"))
+    (level,) = measurements(bench(server, "openai", *arguments, "--string-data", "a-b c"))
     assert level["errors"] == {}
     assert level["requests"] == level["server"]["requests"] == counted(server, "chat")[0] - before == 30
     assert level["tokens_per_s"] == pytest.approx(6 * level["requests_per_s"])

@@ -1,4 +1,4 @@
-"""A chat model for the tests of tools: it says the last message back, a word for each token."""
+"""A chat model for the tests of tools: it says the last message back, word by word. "a-b" is two tokens."""
 
 from harness.repository import config
 
@@ -36,7 +36,8 @@ class TritonPythonModel:
     def send(self, sender, text):
         tensors = [
             pb_utils.Tensor("text_output", np.array([text.encode()], dtype=object)),
-            pb_utils.Tensor("num_output_tokens", np.array([1], dtype=np.int32)),
+            pb_utils.Tensor("num_input_tokens", np.array([7], dtype=np.int32)),
+            pb_utils.Tensor("num_output_tokens", np.array([text.count("-") + 1], dtype=np.int32)),
         ]
         sender.send(pb_utils.InferenceResponse(tensors))
 """
@@ -50,6 +51,10 @@ def add_chat(repository, name="chat"):
         ("max_tokens", "INT32", [1], "optional: true"),
         ("temperature", "FP32", [1], "optional: true"),
     ]
-    outputs = [("text_output", "STRING", [1]), ("num_output_tokens", "INT32", [1])]
+    outputs = [
+        ("text_output", "STRING", [1]),
+        ("num_input_tokens", "INT32", [1]),
+        ("num_output_tokens", "INT32", [1]),
+    ]
     text = config(name, inputs, outputs, extra="model_transaction_policy { decoupled: true }")
     return repository.add(name, CHAT, text) / "cancelled"
