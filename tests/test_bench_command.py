@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from harness import graphs
+from harness.chat_models import add_chat
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY
@@ -56,6 +57,7 @@ class TritonPythonModel:
 @pytest.fixture(scope="module")
 def server(module_repository, module_serve):
     module_repository.add_identity("echo", "INT32", dims=(4,), max_batch_size=8)
+    add_chat(module_repository)
     module_repository.add_identity("large", "FP32", dims=(-1,))
     module_repository.add_identity("a b%", "INT32", dims=(4,))
     module_repository.add(
@@ -73,7 +75,7 @@ def server(module_repository, module_serve):
 
 
 def bench(server, protocol, *arguments, timeout=60):
-    address = getattr(server, protocol) if server else "127.0.0.1:9"
+    address = getattr(server, "grpc" if protocol == "grpc" else "http") if server else "127.0.0.1:9"
     return subprocess.run(
         [BINARY, "bench", "-u", address, "-i", protocol, *map(str, arguments)],
         capture_output=True,
@@ -306,6 +308,48 @@ def test_decoupled_models_want_streams(server):
     assert "add -i grpc --streaming" in done.stderr
 
 
+def test_chat_completions_are_measured_by_their_tokens(server, tmp_path):
+    arguments = ["-m", "chat", "--concurrency-range", 3, "--request-count", 30, "--format", "json"]
+    before = counted(server, "chat")[0]
+    (level,) = measurements(bench(server, "openai", *arguments, "--string-data", "a-b c"))
+    assert level["errors"] == {}
+    assert level["requests"] == level["server"]["requests"] == counted(server, "chat")[0] - before == 30
+    assert level["tokens_per_s"] == pytest.approx(6 * level["requests_per_s"])
+    assert 0 < level["first_token_us"]["p50"] <= level["first_token_us"]["p99"]
+    assert level["first_token_us"]["p50"] <= level["latency_us"]["p50"]
+    assert level["between_tokens_us"]["mean"] > 0
+    # The fields of a data file, and parameters.
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "a b c d e f"}]
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"data": [{"messages": messages, "max_tokens": 8}, {"messages": messages[1:]}]}))
+    (level,) = measurements(bench(server, "openai", *arguments, "--input-data", file))
+    assert 8 < level["tokens_per_s"] / level["requests_per_s"] < 9
+    table = tmp_path / "table.csv"
+    done = bench(
+        server, "openai", "-m", "chat", "--request-rate-range", 40, "-p", 500, "-r", 1, "-f", table,
+        "--request-parameter", "max_tokens=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = csv.DictReader(table.read_text().splitlines())
+    assert float(row["Tokens/Second"]) == pytest.approx(2 * float(row["Inferences/Second"]), rel=0.01)
+    assert re.search(r"\n +tokens/s +[\d.]+\n +first token( +\d+){5}\n +between( +\d+){5}\n", done.stdout)
+
+
+def test_errors_of_chat_completions(server):
+    done = bench(server, "openai", "-m", "chat", "--string-data", "fail", "--request-count", 5)
+    assert done.returncode == 1
+    assert "5 x out of words" in done.stdout
+    done = bench(server, "openai", "-m", "chat", "--request-parameter", "n=2", "--request-count", 5)
+    assert done.returncode == 1
+    assert "5 x HTTP 400: " in done.stdout
+    done = bench(server, "openai", "-m", "echo")
+    assert done.returncode == 1
+    assert done.stderr == "braid bench: model echo is not served by OpenAI's API; served: chat\n"
+    done = bench(server, "openai", "-m", "chat", "--shape", "messages:2")
+    assert done.returncode == 2
+    assert "--shape does not apply to -i openai: a request has no tensors" in done.stderr
+
+
 def test_files(server, tmp_path):
     page, table = tmp_path / "report.html", tmp_path / "table.csv"
     done = bench(
@@ -406,7 +450,7 @@ def test_a_server_that_dies_is_told_by_errors(repository, serve, protocol):
 def test_a_model_that_is_not_there(server, protocol):
     done = bench(server, protocol, "-m", "nope")
     assert done.returncode == 1
-    assert "ready models: a b%, echo, large, repeat, steps" in done.stderr
+    assert "ready models: a b%, chat, echo, large, repeat, steps" in done.stderr
 
 
 def test_no_server():

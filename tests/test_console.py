@@ -14,6 +14,7 @@ import time
 import numpy as np
 import pytest
 from harness.browser import CHROMIUM, DESKTOP, MISSING, PHONE, Tab, chromium
+from harness.chat_models import add_chat
 from harness.fleets import Fleet, FrontClients
 from harness.ovms import OvmsServer
 from harness.pictures import png
@@ -632,6 +633,65 @@ def test_try_a_sequence(server, tab):
     page.get_by_label("Data of VALUE").fill("6")
     send(page)
     expect(answer).to_have_text("11")
+
+
+def test_chat(repository, serve, tab):
+    cancelled = add_chat(repository)
+    server = serve(repository)
+    window = tab(server)
+    page = window.open("models/chat/1/try")
+    message, log = page.get_by_label("your message"), page.get_by_role("log")
+    pace = page.locator(".pace")
+    message.fill("hello you")
+    page.keyboard.press("Enter")
+    expect(log).to_contain_text("message 1 was: hello you")
+    expect(pace).to_have_text(
+        re.compile(r"^5 tokens in [\d.]+ (µs|ms|s), [\d.]+( k)?/s, the first after [\d.]+ (µs|ms|s)$")
+    )
+    # The conversation goes along.
+    page.get_by_label("system text").fill("be brief")
+    message.fill("and you")
+    send(page)
+    expect(log).to_contain_text("message 4 was: and you")
+    page.get_by_label("most tokens").fill("two")
+    message.fill("hello")
+    send(page)
+    expect(page.get_by_role("alert")).to_have_text('most tokens: a number was expected, got "two"')
+    page.get_by_label("most tokens").fill("2")
+    send(page)
+    expect(pace).to_contain_text("2 tokens in")
+    expect(page.locator(".message").last).not_to_contain_text("was")
+    page.get_by_label("most tokens").fill("")
+    assert window.violations() == []
+
+    # An answer comes word by word, until it is stopped.
+    message.fill("forever")
+    send(page)
+    expect(log).to_contain_text("tick tick")
+    expect(log).to_have_attribute("aria-busy", "true")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("alert")).to_have_text("Stopped.")
+    wait_until(cancelled.exists, 20, "the end of the model's answer")
+    message.fill("fail")
+    send(page)
+    expect(page.get_by_role("alert")).to_have_text("out of words")
+    page.get_by_role("button", name="Clear", exact=True).click()
+    expect(page.locator(".message")).to_have_count(0)
+    # A refused message goes back to the form.
+    message.fill("refuse")
+    send(page)
+    expect(page.get_by_role("alert")).to_contain_text("out of words")
+    expect(message).to_have_value("refuse")
+    expect(page.locator(".message")).to_have_count(0)
+
+    page.get_by_label("tensors").check(force=True)
+    expect(page.get_by_label("Data of messages")).to_have_count(0)  # it is optional
+    expect(page.get_by_role("form", name="A request to chat")).to_be_visible()
+    page.get_by_label("a chat").check(force=True)
+    phone = tab(server, size=PHONE)
+    phone.open("models/chat/1/try")
+    expect(phone.page.get_by_label("your message")).to_be_visible()
+    assert phone.overflow() <= 0
 
 
 # ---- management ------------------------------------------------------------------------------------------------------

@@ -1,15 +1,18 @@
 """`braid try` against a real server: its requests, its output, and its errors."""
 
 import json
+import re
 import struct
 import subprocess
 
 import numpy as np
 import pytest
 from harness import graphs
+from harness.chat_models import add_chat
 from harness.ovms import OvmsServer
 from harness.repository import config, per_request
 from harness.server import BINARY
+from harness.waiting import wait_until
 
 SUM = per_request(
     """
@@ -43,6 +46,7 @@ class TritonPythonModel:
 
 @pytest.fixture(scope="module")
 def server(module_repository, module_serve):
+    cancelled = add_chat(module_repository)
     module_repository.add_identity("echo", "FP32", dims=(3,))
     module_repository.add_identity("any", "INT64", dims=(-1, 2), max_batch_size=4)
     module_repository.add_identity("text", "STRING", dims=(-1,))
@@ -55,7 +59,9 @@ def server(module_repository, module_serve):
         config("count", [("IN", "INT32", [1])], [("OUT", "INT32", [1])])
         + "model_transaction_policy { decoupled: true }",
     )
-    return module_serve(module_repository)
+    server = module_serve(module_repository)
+    server.cancelled = cancelled
+    return server
 
 
 def attempt(server, protocol, *arguments, text=True):
@@ -235,11 +241,66 @@ def test_curl_asks_the_same(server):
     assert json.loads(answer.stdout)["outputs"][0]["data"] == ["it's"]
 
 
+def test_a_chat_shows_its_text_and_its_pace(server):
+    done = attempt(server, "http", "chat", "--chat", "hello\tyou\nand\x1b[1m")
+    assert done.returncode == 0, done.stderr
+    number = r"[\d.]+"
+    pace = rf"  6 tokens in {number} ms, {number}/s, the first after {number} ms\n"
+    assert re.fullmatch(rf"message 1 was: hello you and\\x1b\[1m \n{pace}", done.stdout), done.stdout
+    done = attempt(server, "http", "chat", "--chat", "hello", "-p", "max_tokens=2", "--raw")
+    assert (done.returncode, done.stdout) == (0, "message 1 ")
+
+
+def test_a_chat_shows_its_text_as_it_comes(server):
+    command = [BINARY, "try", "chat", "-u", server.http, "--chat", "forever"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.read(45).startswith(b"message 1 was: forever tick tick")
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until(server.cancelled.exists, 20, "the end of the model's answer")
+
+
+def test_a_chat_shows_errors_as_text(server):
+    done = attempt(server, "http", "chat", "--chat", "fail")
+    assert (done.returncode, done.stdout) == (1, "message 1 was: fail \n")
+    assert done.stderr == "braid try: out of words\n"
+    done = attempt(server, "http", "chat", "--chat", "hello", "-p", "n=2")
+    assert done.returncode == 1
+    assert done.stderr.startswith("braid try: HTTP 400: ")
+    assert "{" not in done.stderr
+    done = attempt(server, "http", "nope", "--chat", "hello")
+    assert done.returncode == 1
+    assert done.stderr == "braid try: model nope is not served by OpenAI's API; served: chat\n"
+
+
+def test_a_chat_as_a_curl_command(server):
+    command = attempt(server, "http", "chat", "--chat", "it's", "--curl").stdout
+    answer = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert "it's" in answer
+    assert answer.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "arguments", "text"),
+    [
+        ("grpc", [], "--chat needs HTTP: remove -i grpc"),
+        ("http", ["-d", "IN=1"], "--data excludes --chat"),
+        ("http", ["--json"], "--json excludes --chat"),
+    ],
+)
+def test_a_chat_refuses_what_it_does_not_send(server, protocol, arguments, text):
+    done = attempt(server, protocol, "chat", "--chat", "hello", *arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+
+
 @protocols
 def test_what_is_not_there(server, protocol):
     done = attempt(server, protocol, "nope")
     assert done.returncode == 1
-    assert "ready models: any, count, echo, sum, text" in done.stderr
+    assert "ready models: any, chat, count, echo, sum, text" in done.stderr
     done = attempt(server, protocol, "echo", "-d", "NO=1")
     assert done.returncode == 2
     assert "model echo has no input NO; it has IN" in done.stderr

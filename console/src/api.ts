@@ -33,14 +33,23 @@ export function onUnauthorized(listener: Listener): () => void {
   return () => refusals.delete(listener);
 }
 
+// The text of {"error": "text"} or, as in OpenAI's API, {"error": {"message": "text"}}.
+export function errorText(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null || !("error" in value)) {
+    return undefined;
+  }
+  const { error } = value;
+  if (typeof error === "object" && error !== null && "message" in error) {
+    return String(error.message);
+  }
+  return typeof error === "string" ? error : undefined;
+}
+
 async function errorOf(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => "");
   let message = text.trim() || `${response.status} ${response.statusText}`;
   try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && "error" in value && typeof value.error === "string") {
-      message = value.error;
-    }
+    message = errorText(JSON.parse(text)) ?? message;
   } catch {
     // Plain text is as good.
   }

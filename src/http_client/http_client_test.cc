@@ -148,15 +148,32 @@ TEST(HttpHead, IsReadWhenItIsWhole) {
   EXPECT_FALSE(DecodeHttpHead(std::string(70000, 'a')).ok());
 }
 
-TEST(HttpChunks, ArePutTogether) {
+TEST(HttpHead, TellsAStreamOfEvents) {
+  const auto events = [](const std::string& type) {
+    return DecodeHttpHead("HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\n\r\n").value()->events;
+  };
+  EXPECT_TRUE(events("text/event-stream"));
+  EXPECT_TRUE(events("Text/Event-Stream; charset=utf-8"));
+  EXPECT_FALSE(events("application/json"));
+}
+
+TEST(HttpChunks, AreTakenWhereverTheBytesAreCut) {
   const std::string whole = "3\r\nabc\r\na;x=y\r\n0123456789\r\n0\r\n\r\n";
-  for (size_t size = 0; size < whole.size(); ++size) {
-    const auto part = JoinChunks(std::string_view(whole).substr(0, size));
-    ASSERT_TRUE(part.ok());
-    EXPECT_FALSE(part->has_value()) << size;
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    std::string body;
+    std::string_view bytes = std::string_view(whole).substr(0, size);
+    const auto ended = TakeChunks(bytes, body);
+    ASSERT_TRUE(ended.ok());
+    EXPECT_EQ(*ended, size == whole.size());
+    const std::string rest(bytes);
+    const std::string later = rest + whole.substr(size);
+    bytes = later;
+    EXPECT_TRUE(TakeChunks(bytes, body).value());
+    EXPECT_EQ(body, "abc0123456789");
   }
-  EXPECT_EQ(**JoinChunks(whole), "abc0123456789");
-  EXPECT_FALSE(JoinChunks("x\r\n").ok());
+  std::string body;
+  std::string_view bytes = "x\r\n";
+  EXPECT_FALSE(TakeChunks(bytes, body).ok());
 }
 
 TEST(Address, HasAPortOrTheProtocols) {

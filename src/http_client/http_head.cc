@@ -2,7 +2,6 @@
 
 #include <strings.h>
 
-#include <algorithm>
 #include <charconv>
 
 namespace braid::client {
@@ -49,6 +48,8 @@ Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
       if (!has_length) return InternalError("malformed Content-Length");
     } else if (EqualsIgnoringCase(name, "Transfer-Encoding")) {
       head.chunked = EqualsIgnoringCase(value, "chunked");
+    } else if (EqualsIgnoringCase(name, "Content-Type")) {
+      head.events = EqualsIgnoringCase(value.substr(0, value.find(';')), "text/event-stream");
     } else if (EqualsIgnoringCase(name, "Inference-Header-Content-Length")) {
       if (!ParseSize(value, 10, &head.json_bytes))
         return InternalError("malformed Inference-Header-Content-Length");
@@ -63,25 +64,21 @@ Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes) {
   return std::optional<HttpHead>(head);
 }
 
-Result<std::optional<std::string>> JoinChunks(std::string_view bytes) {
-  std::string body;
+Result<bool> TakeChunks(std::string_view& bytes, std::string& body) {
   while (true) {
     const size_t line_end = bytes.find("\r\n");
-    if (line_end == std::string_view::npos) return std::optional<std::string>();
+    if (line_end == std::string_view::npos) return false;
+    const std::string_view line = bytes.substr(0, line_end);
     size_t size = 0;
-    if (!ParseSize(bytes.substr(0, std::min(line_end, bytes.find(';'))), 16, &size)) {
+    if (!ParseSize(line.substr(0, line.find(';')), 16, &size)) {
       return InternalError("malformed chunk in the HTTP response");
     }
-    bytes.remove_prefix(line_end + 2);
-    if (size == 0) {
-      // Trailers, up to an empty line.
-      if (bytes.starts_with("\r\n") || bytes.find("\r\n\r\n") != std::string_view::npos)
-        return std::optional(body);
-      return std::optional<std::string>();
-    }
-    if (bytes.size() < size + 2) return std::optional<std::string>();
-    body += bytes.substr(0, size);
-    bytes.remove_prefix(size + 2);
+    const std::string_view rest = bytes.substr(line_end + 2);
+    // Trailers, up to an empty line.
+    if (size == 0) return rest.starts_with("\r\n") || rest.find("\r\n\r\n") != std::string_view::npos;
+    if (rest.size() < size + 2) return false;
+    body += rest.substr(0, size);
+    bytes = rest.substr(size + 2);
   }
 }
 

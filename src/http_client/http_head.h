@@ -15,6 +15,7 @@ struct HttpHead {
   size_t body_bytes = 0;
   size_t json_bytes = 0;  // Inference-Header-Content-Length; 0: the body is only JSON
   bool chunked = false;
+  bool events = false;      // the body is a stream of server-sent events
   bool to_the_end = false;  // the body ends with the connection
   bool close = false;
 };
@@ -23,7 +24,7 @@ struct HttpHead {
 // malformed, or longer than 64 KiB.
 Result<std::optional<HttpHead>> DecodeHttpHead(std::string_view bytes);
 
-// Joins the chunks of a body from its first `bytes`. Returns nullopt if more bytes are needed.
-Result<std::optional<std::string>> JoinChunks(std::string_view bytes);
+// Moves whole chunks from the front of `bytes` to `body`. Returns whether the body has ended.
+Result<bool> TakeChunks(std::string_view& bytes, std::string& body);
 
 }  // namespace braid::client

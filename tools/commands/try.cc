@@ -8,6 +8,7 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 
 #include <spdlog/fmt/fmt.h>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "images/image_size.h"
+#include "load/chat.h"
 #include "load/client.h"
 #include "load/connect_options.h"
 #include "load/data.h"
@@ -38,7 +40,8 @@ constexpr char kFooter[] =
     "  braid try classifier -d IMAGE=@cat.png --raw > scores.bin\n"
     "  braid try repeat -i grpc -u localhost:8001\n"
     "  braid try add_sub -u unix:/run/braid/http.sock\n"
-    "  braid try add_sub --curl\n";
+    "  braid try add_sub --curl\n"
+    "  braid try llm --chat 'What is a braid?' -p max_tokens=64\n";
 
 struct TryOptions {
   load::ConnectOptions connect;
@@ -49,6 +52,7 @@ struct TryOptions {
   std::vector<std::string> datatypes;
   std::vector<std::string> outputs;
   std::vector<std::string> parameters;
+  std::optional<std::string> chat;  // a user's message
   std::string id;
   std::string sequence_id;
   int steps = 0;  // of a sequence; 0: no sequence
@@ -293,9 +297,12 @@ Json TensorJson(const load::OutputView& output) {
 }
 
 void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load::InferRequest& request) {
-  const load::HttpBody body =
-      load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false});
-  std::string command = "curl -s";
+  const std::string path =
+      options.chat ? load::kChatPath : load::ModelPath(request.model, request.version) + "/infer";
+  const std::string body =
+      options.chat ? load::EncodeChat(request)
+                   : load::EncodeHttpBody(request, {.binary_inputs = false, .binary_outputs = false}).json;
+  std::string command = options.chat ? "curl -sN" : "curl -s";
   if (dialer.tls()) {
     if (!options.connect.tls.verify_peer) command += " --insecure";
     if (!options.connect.tls.ca_file.empty())
@@ -307,11 +314,10 @@ void PrintCurl(const TryOptions& options, const load::Dialer& dialer, const load
   }
   if (dialer.address().is_unix()) command += " --unix-socket " + ShellQuoted(dialer.address().host);
   for (const std::string& header : options.connect.headers) command += " -H " + ShellQuoted(header);
-  command += fmt::format(
-      " {} -H 'Content-Type: application/json' -d {}",
-      ShellQuoted(fmt::format("{}://{}{}/infer", dialer.tls() ? "https" : "http",
-                              dialer.address().http_host(), load::ModelPath(request.model, request.version))),
-      ShellQuoted(body.json));
+  command += fmt::format(" {} -H 'Content-Type: application/json' -d {}",
+                         ShellQuoted(fmt::format("{}://{}{}", dialer.tls() ? "https" : "http",
+                                                 dialer.address().http_host(), path)),
+                         ShellQuoted(body));
   std::cout << command << '\n';
 }
 
@@ -340,6 +346,60 @@ void MarkStep(const TryOptions& options, int step, int last, load::InferRequest&
   request.parameters["sequence_end"] = step == last;
 }
 
+// Escapes control characters, which a terminal obeys, except line ends and tabs.
+std::string ForTerminal(std::string_view text) {
+  std::string shown;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t end = std::min(text.find_first_of("\n\t", at), text.size());
+    shown += EscapeForLog(text.substr(at, end - at));
+    if (end < text.size()) shown += text[end];
+    at = end;
+  }
+  return shown;
+}
+
+// Sends a chat completion, and prints its text as it comes.
+int Chat(const TryOptions& options, load::Client& client, const load::Encoding& encoding,
+         const load::Dialer& dialer) {
+  load::InferRequest request;
+  request.model = options.model;
+  request.inputs = load::MakeChatStep(*options.chat).inputs;
+  if (const Status status = AddParameters(options, request); !status.ok()) return Refuse(status, kWrongUse);
+  if (options.curl) {
+    PrintCurl(options, dialer, request);
+    return 0;
+  }
+  if (const Status status = load::CheckChatModel(client, options.model); !status.ok())
+    return Refuse(status, kFailed);
+  int64_t first_ns = 0;
+  int64_t texts = 0;
+  int64_t tokens = 0;  // as the server counts them
+  const int64_t begin_ns = SteadyNowNs();
+  const Status status =
+      client.Infer(request, encoding, false, false, [&](const load::InferResponse& response) {
+        tokens = std::max(tokens, response.tokens);
+        for (const load::OutputView& output : response.outputs) {
+          if (texts++ == 0) first_ns = SteadyNowNs() - begin_ns;
+          const std::string text = load::JoinPieces(output.data);
+          std::cout << (options.raw ? text : ForTerminal(text)) << std::flush;
+        }
+        return true;
+      });
+  const int64_t ns = SteadyNowNs() - begin_ns;
+  if (texts > 0 && !options.raw) std::cout << std::endl;
+  if (!status.ok()) return Refuse(status, kFailed);
+  if (options.raw) return 0;
+  if (tokens == 0) tokens = texts;
+  std::cout << fmt::format("  {} token{} in {}", tokens, tokens == 1 ? "" : "s", Milliseconds(ns));
+  if (texts > 0) {
+    std::cout << fmt::format(", {:.1f}/s, the first after {}",
+                             static_cast<double>(tokens) * 1e9 / static_cast<double>(ns),
+                             Milliseconds(first_ns));
+  }
+  std::cout << '\n';
+  return 0;
+}
+
 int Try(const TryOptions& options) {
   const Result<std::shared_ptr<const load::Dialer>> dialer = options.connect.MakeDialer();
   if (!dialer.ok()) return Refuse(dialer.status(), kWrongUse);
@@ -353,6 +413,12 @@ int Try(const TryOptions& options) {
     return Refuse(InvalidArgumentError("--curl needs HTTP: remove -i grpc"), kWrongUse);
   }
   load::Client client(protocol, *dialer, *headers, options.connect.timeout_s);
+  if (options.chat) {
+    if (protocol == load::Protocol::kGrpc)
+      return Refuse(InvalidArgumentError("--chat needs HTTP: remove -i grpc"), kWrongUse);
+    return Chat(options, client, {protocol, false, (*dialer)->address().http_host(), *headers, {}, true},
+                **dialer);
+  }
   Result<load::ModelInfo> model = client.Model(options.model, options.version);
   if (!model.ok()) return Refuse(model.status(), kFailed);
   for (const std::string& text : options.datatypes) {
@@ -469,7 +535,8 @@ int RunTry(int argc, const char* const* argv) {
   app.add_flag("--zero", options.zero, "zeros instead of random values");
   app.add_option("--seed", options.seed, "seed of the random values");
   app.add_option("-o,--output", options.outputs, "an output to request; by default, all; repeatable");
-  app.add_option("-p,--request-parameter", options.parameters, "NAME=VALUE of the request; repeatable");
+  app.add_option("-p,--request-parameter", options.parameters,
+                 "NAME=VALUE of the request; with --chat a field, such as temperature=0.5; repeatable");
   app.add_option("--id", options.id, "id of the request");
   app.add_option("--sequence-id", options.sequence_id, "id of the sequence of the request")->default_str("1");
   app.add_option("--steps,--sequence-length", options.steps,
@@ -482,6 +549,10 @@ int RunTry(int argc, const char* const* argv) {
   app.add_flag("--curl", options.curl, "print the request as a curl command, and send nothing")
       ->excludes("--json", "--raw");
   app.get_option("--json")->excludes("--raw");
+  app.add_option("--chat", options.chat,
+                 "a message of the user: ask by OpenAI's chat completions, and print the answer as it comes")
+      ->excludes("--model-version", "--data", "--shape", "--datatype", "--batch", "--zero", "--seed",
+                 "--output", "--id", "--sequence-id", "--steps", "--stream", "--json", "--all");
   try {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::ParseError& error) {

@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "load/chat.h"
+#include "load/elements.h"
 
 namespace braid::load {
 namespace {
@@ -99,7 +101,7 @@ class Side {
     BRAID_ASSIGN_OR_RETURN(const Connection::Headers headers, options.connect.ParseHeaders());
     side->client_ = std::make_unique<Client>(options.connect.protocol_kind(), side->dialer_, headers,
                                              options.connect.timeout_s);
-    Result<ModelInfo> model = side->client_->Model(options.model, options.version);
+    Result<ModelInfo> model = side->ReadModel();
     // An unknown model is the server's error, not wrong usage of the command.
     if (!model.ok()) return Status(StatusCode::kUnavailable, model.status().message());
     side->model_ = std::move(*model);
@@ -138,6 +140,15 @@ class Side {
  private:
   explicit Side(const BenchOptions& options) : options_(options) {}
 
+  Result<ModelInfo> ReadModel() {
+    if (!options_.chat()) return client_->Model(options_.model, options_.version);
+    // Servers of OpenAI's API may have no other.
+    BRAID_RETURN_IF_ERROR(CheckChatModel(*client_, options_.model));
+    ModelInfo model;
+    model.name = options_.model;
+    return model;
+  }
+
   Status MakeWorkload(const Connection::Headers& headers) {
     BRAID_ASSIGN_OR_RETURN(DataSet data, ReadData());
     WorkloadOptions made;
@@ -149,8 +160,12 @@ class Side {
     if (model_.sequences && !options_.sequences.enabled) {
       sequences_by_model_ = true;
     }
-    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp, options_.streaming, dialer_->address().http_host(),
-                 headers, options_.http};
+    encoding_ = {grpc ? Protocol::kGrpc : Protocol::kHttp,
+                 options_.streaming,
+                 dialer_->address().http_host(),
+                 headers,
+                 options_.http,
+                 options_.chat()};
     made.encoding = encoding_;
     made.request.model = options_.model;
     made.request.version = options_.version;
@@ -180,17 +195,25 @@ class Side {
         DataOptions data = options_.data;
         data.fill.fill = from == "zero" ? Fill::kZero : Fill::kRandom;
         std::mt19937_64 random(options_.seed);
-        BRAID_ASSIGN_OR_RETURN(DataStep step, MakeStep(model_, data, random));
-        one.streams.push_back({std::move(step)});
-      } else if (!from.empty() && IsFolder(from)) {
+        if (options_.chat()) {
+          // An element of BYTES: four bytes of length, and the text.
+          BRAID_ASSIGN_OR_RETURN(const std::string element, MakeElements("BYTES", {1}, data.fill, random));
+          one.streams.push_back({MakeChatStep(element.substr(4))});
+        } else {
+          BRAID_ASSIGN_OR_RETURN(DataStep step, MakeStep(model_, data, random));
+          one.streams.push_back({std::move(step)});
+        }
+      } else if (!options_.chat() && !from.empty() && IsFolder(from)) {
         BRAID_ASSIGN_OR_RETURN(one, ReadDataFolder(model_, options_.data, from));
       } else {
         const Result<std::string> text = ReadFile(from);
         if (!text.ok()) {
           return InvalidArgumentError("--input-data: " + text.status().message() +
-                                      "; expected random, zero, a file or a folder");
+                                      (options_.chat() ? "; expected random or a file"
+                                                       : "; expected random, zero, a file or a folder"));
         }
-        BRAID_ASSIGN_OR_RETURN(one, ReadDataFile(model_, options_.data, *text, from));
+        BRAID_ASSIGN_OR_RETURN(one, options_.chat() ? ReadChatFile(*text, from)
+                                                    : ReadDataFile(model_, options_.data, *text, from));
       }
       for (auto& stream : one.streams) all.streams.push_back(std::move(stream));
     }
@@ -316,6 +339,7 @@ class Bench {
     std::string line = fmt::format("{}: {:.1f} infer/s, mean {:.0f} us, p50 {:.0f}, p95 {:.0f}, p99 {:.0f}",
                                    what, figures.inferences_per_s, figures.latency.mean_us,
                                    figures.latency.at(50), figures.latency.at(95), figures.latency.at(99));
+    if (options_.chat()) line += fmt::format(", {:.1f} tokens/s", figures.responses_per_s);
     if (figures.failed > 0) line += fmt::format(", {} failed", figures.failed);
     std::cerr << line << '\n';
   }
@@ -368,7 +392,9 @@ class Bench {
     return window;
   }
 
-  FigureOptions figure_options() const { return {options_.batch, options_.percentile, options_.streaming}; }
+  FigureOptions figure_options() const {
+    return {options_.batch, options_.percentile, options_.streaming || options_.chat()};
+  }
 
   Figures FiguresOf(std::vector<Window> windows) const {
     Samples all;

@@ -22,8 +22,9 @@ constexpr NotHere kNotHere[] = {
     {"-a", "requests are always asynchronous; leave it out"},
     {"--sync", "requests are always asynchronous; leave it out"},
     {"--service-kind",
-     "only KServe v2 servers are measured, such as Braid, Triton and OpenVINO Model Server; leave it out"},
-    {"--endpoint", "the paths of KServe v2 are known; leave it out"},
+     "use -i openai for chat completions; leave it out for KServe v2, as Braid, Triton and OpenVINO Model "
+     "Server speak it"},
+    {"--endpoint", "the paths are known; leave it out"},
     {"--model-signature-name", "TensorFlow Serving is not supported; leave it out"},
     {"--binary-search", "sweep with --concurrency-range START:END:STEP, which ends at --latency-threshold"},
     {"--request-intervals", "use --request-rate-range with --request-distribution"},
@@ -59,8 +60,30 @@ constexpr char kFooter[] =
     "  braid bench -m add_sub -i grpc --concurrency-range 1:16:5 --report report.html\n"
     "  braid bench -m add_sub --request-rate-range 100:1000:300 --request-distribution poisson\n"
     "  braid bench -m add_sub --input-data data.json -u one:8000 --compare two:8000\n"
+    "  braid bench -m llm -i openai --concurrency-range 8 --request-parameter max_tokens=128\n"
     "\n"
     "exit codes: 0 all responses were as expected, 1 errors, 2 wrong usage\n";
+
+// Options that do not apply to chat completions, with the reasons.
+constexpr NotHere kNotForChat[] = {
+    {"--model-version", "OpenAI's API has no versions"},
+    {"--batch-size", "a request has one conversation"},
+    {"--connections", "each request in flight has a connection"},
+    {"--shape", "a request has no tensors"},
+    {"--datatype", "a request has no tensors"},
+    {"--validate", "texts are not compared"},
+    {"--input-tensor-format", "a request has no tensors"},
+    {"--output-tensor-format", "a request has no tensors"},
+    {"--shared-memory", "a request has no tensors"},
+    {"--output-shared-memory-size", "a request has no tensors"},
+    {"--sequence-length", "requests form no sequences"},
+    {"--sequence-length-variation", "requests form no sequences"},
+    {"--num-of-sequences", "requests form no sequences"},
+    {"--start-sequence-id", "requests form no sequences"},
+    {"--sequence-id-range", "requests form no sequences"},
+    {"--streaming", "answers are always streamed; leave it out"},
+    {"--responses", "a stream has a mark at its end"},
+};
 
 bool Refused(int argc, const char* const* argv) {
   for (int i = 2; i < argc; ++i) {
@@ -133,7 +156,7 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   app.add_option("-x,--model-version", options.version,
                  "version of the model; by default the server chooses");
   app.add_option("-b,--batch-size", options.batch, "samples in each request")->check(CLI::Range(1, 1 << 20));
-  options.connect.AddTo(app);
+  options.connect.AddTo(app, true);
   app.add_option("--compare", options.compare_url,
                  "HOST:PORT of a second server, to measure both in turn and compare them")
       ->group("Server");
@@ -210,7 +233,8 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
   const std::string data = "Data";
   app.add_option(
          "--input-data", options.input_data,
-         "random, zero, a data file FILE.json, or a folder with a file for each input; files are repeatable")
+         "random, zero, a data file FILE.json, or a folder with a file for each input; files are repeatable. "
+         "With -i openai: random, or a file of the requests' fields")
       ->group(data);
   app.add_option("--shape", shapes,
                  "NAME:1,2: the shape of an input with open dimensions, without the batch; repeatable")
@@ -230,7 +254,7 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
                "fail if the data has no outputs to compare (\"validation_data\")")
       ->group(data);
   app.add_option("--request-parameter", parameters,
-                 "NAME:VALUE:TYPE or NAME=VALUE for each request; repeatable")
+                 "NAME:VALUE:TYPE or NAME=VALUE for each request; with -i openai a field; repeatable")
       ->group(data);
   app.add_option("--input-tensor-format", input_format, "with -i http: binary or json")
       ->check(CLI::IsMember({"binary", "json"}))
@@ -338,6 +362,14 @@ std::optional<int> ParseBenchOptions(int argc, const char* const* argv, BenchOpt
     auto parameter = ParseParameter(text);
     if (!parameter.ok()) return refuse("--request-parameter: " + parameter.status().message());
     options.parameters.insert(std::move(*parameter));
+  }
+  if (options.chat()) {
+    for (const NotHere& each : kNotForChat) {
+      if (app.count(std::string(each.name)) > 0)
+        return refuse(std::string(each.name) + " does not apply to -i openai: " + std::string(each.instead));
+    }
+    if (std::ranges::find(options.input_data, "zero") != options.input_data.end())
+      return refuse("--input-data zero does not apply to -i openai: a message needs a text");
   }
   options.data.batch = options.batch;
   options.data.note = NotesOf("braid bench");

@@ -73,6 +73,8 @@ struct BenchOptions {
   std::string command_line;
 
   bool open_load() const { return !rates.empty(); }
+  // Whether chat completions are measured; the answers then are streams of tokens.
+  bool chat() const { return connect.protocol == "openai"; }
 };
 
 // Parses the command line. If it returns a value, help or an error was printed and the program ends with that

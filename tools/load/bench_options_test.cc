@@ -88,5 +88,26 @@ TEST(BenchOptions, RefuseWhatDoesNotGoTogether) {
   EXPECT_EQ(Parse({"-m", "m", "--shared-memory", "cuda"}).exit_code, 2);
 }
 
+TEST(BenchOptions, OfChatCompletions) {
+  const Parsed parsed =
+      Parse({"-m", "llm", "-i", "OpenAI", "--request-parameter", "max_tokens=8", "--input-data", "f"});
+  ASSERT_FALSE(parsed.exit_code) << parsed.error;
+  EXPECT_TRUE(parsed.options.chat());
+  EXPECT_EQ(parsed.options.connect.protocol_kind(), Protocol::kHttp);
+  const auto refused = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), {"-m", "llm", "-i", "openai"});
+    const Parsed parsed = Parse(arguments);
+    EXPECT_EQ(parsed.exit_code, 2);
+    return parsed.error;
+  };
+  EXPECT_THAT(refused({"--shape", "X:1"}),
+              HasSubstr("--shape does not apply to -i openai: a request has no tensors"));
+  EXPECT_THAT(refused({"-b", "2"}), HasSubstr("--batch-size does not apply"));
+  EXPECT_THAT(refused({"-x", "2"}), HasSubstr("--model-version does not apply"));
+  EXPECT_THAT(refused({"--streaming"}), HasSubstr("answers are always streamed"));
+  EXPECT_THAT(refused({"--sequence-length", "2"}), HasSubstr("requests form no sequences"));
+  EXPECT_THAT(refused({"--input-data", "zero"}), HasSubstr("--input-data zero does not apply"));
+}
+
 }  // namespace
 }  // namespace braid::load

@@ -274,7 +274,11 @@ std::string Table(const BenchOptions& options, const std::vector<Series>& all) {
     }
   }
   if (all.size() > 1) head.insert(head.begin(), "Server");
-  if (stream) head.insert(head.end(), {"First response", "Between responses"});
+  if (options.chat()) head.emplace_back("Tokens/s");
+  if (stream) {
+    head.insert(head.end(), {options.chat() ? "First token" : "First response",
+                             options.chat() ? "Between tokens" : "Between responses"});
+  }
   if (server) head.insert(head.end(), {"Queue", "Compute"});
   head.push_back("Errors");
   std::string rows = Row(head, "th");
@@ -286,6 +290,7 @@ std::string Table(const BenchOptions& options, const std::vector<Series>& all) {
                                         std::to_string(figures.requests), TimeText(figures.latency.mean_us)};
       if (all.size() > 1) cells.insert(cells.begin(), Escaped(series.name));
       for (const int percentile : {50, 90, 95, 99}) cells.push_back(TimeText(figures.latency.at(percentile)));
+      if (options.chat()) cells.push_back(fmt::format("{:.1f}", figures.responses_per_s));
       if (stream) {
         cells.push_back(figures.first_response ? TimeText(figures.first_response->at(50)) : "");
         cells.push_back(figures.between_responses ? TimeText(figures.between_responses->at(50)) : "");
@@ -365,6 +370,7 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
             Tile(Short(best->figures.inferences_per_s) + "/s", "most inferences, " + where) +
             Tile(TimeText(best->figures.latency.at(50)), "p50 there") +
             Tile(TimeText(best->figures.latency.at(99)), "p99 there") +
+            (options.chat() ? Tile(Short(best->figures.responses_per_s) + "/s", "tokens there") : "") +
             Tile(std::to_string(failed), failed == 1 ? "error" : "errors");
     if (!result.comparisons.empty()) {
       page += Tile(fmt::format("x{:.3f}", result.comparisons.back().throughput.median),
@@ -405,15 +411,18 @@ std::string HtmlReport(const BenchOptions& options, const BenchResult& result) {
   }
   std::vector<Curve> streams;
   for (const auto& [name, color, member] :
-       {std::tuple("first response, p50", "one", &Figures::first_response),
-        std::tuple("between responses, p50", "three", &Figures::between_responses)}) {
+       {std::tuple(options.chat() ? "first token, p50" : "first response, p50", "one",
+                   &Figures::first_response),
+        std::tuple(options.chat() ? "between tokens, p50" : "between responses, p50", "three",
+                   &Figures::between_responses)}) {
     Curve line{name, color, {}};
     for (const Level* level : all[0].levels) {
       if (level->figures.*member) line.points.emplace_back(level->load, (level->figures.*member)->at(50));
     }
     if (!line.points.empty()) streams.push_back(std::move(line));
   }
-  if (!streams.empty()) page += LinePlot("Responses of streams", below, streams, true, TimeText);
+  if (!streams.empty())
+    page += LinePlot(options.chat() ? "Tokens" : "Responses of streams", below, streams, true, TimeText);
   page += "</div>\n";
   for (const Series& series : all) {
     for (const Level* level : series.levels) {

@@ -14,6 +14,9 @@ double PerRequestUs(uint64_t ns, uint64_t requests) {
 
 std::string LoadName(const BenchOptions& options) { return options.open_load() ? "rate" : "concurrency"; }
 
+// A response of a chat completion's stream is a token.
+std::string ResponseName(const BenchOptions& options) { return options.chat() ? "token" : "response"; }
+
 // Returns the measurements of both servers as one list.
 std::vector<std::pair<std::string, const Level*>> AllLevels(const BenchResult& result) {
   std::vector<std::pair<std::string, const Level*>> levels;
@@ -51,10 +54,11 @@ Json LevelJson(const BenchOptions& options, const Level& level) {
                {"megabytes_received_per_s", figures.megabytes_received_per_s}};
   if (options.open_load()) json["rate_held"] = level.rate_held;
   if (figures.first_response) {
-    json["responses_per_s"] = figures.responses_per_s;
-    json["first_response_us"] = LatencyJson(*figures.first_response);
+    json[ResponseName(options) + "s_per_s"] = figures.responses_per_s;
+    json["first_" + ResponseName(options) + "_us"] = LatencyJson(*figures.first_response);
   }
-  if (figures.between_responses) json["between_responses_us"] = LatencyJson(*figures.between_responses);
+  if (figures.between_responses)
+    json["between_" + ResponseName(options) + "s_us"] = LatencyJson(*figures.between_responses);
   if (figures.server) {
     const ServerStatistics& server = *figures.server;
     json["server"] = {{"requests", server.requests},
@@ -106,7 +110,9 @@ std::string TextReport(const BenchOptions& options, const BenchResult& result) {
                         latency.at(50), latency.at(90), latency.at(95), latency.at(99),
                         options.percentile > 0 ? latency.at(options.percentile) : latency.max_us,
                         level->stable ? "" : "  not stable", level->rate_held ? "" : "  rate not held");
-    if (level->figures.first_response) text += LatencyRow("first resp.", *level->figures.first_response);
+    if (options.chat()) text += fmt::format("{:>12} {:>12.1f}\n", "tokens/s", level->figures.responses_per_s);
+    if (level->figures.first_response)
+      text += LatencyRow(options.chat() ? "first token" : "first resp.", *level->figures.first_response);
     if (level->figures.between_responses) text += LatencyRow("between", *level->figures.between_responses);
   }
   bool server = false;
@@ -179,7 +185,8 @@ std::string CsvReport(const BenchOptions& options, const BenchResult& result) {
       ",Inferences/Second,Requests,Errors,Server Queue,Server Compute Input,Server Compute Infer,Server "
       "Compute Output,"
       "Avg latency,p50 latency,p90 latency,p95 latency,p99 latency,Avg first response,p99 first response,"
-      "Avg inter-response,p99 inter-response\n";
+      "Avg inter-response,p99 inter-response";
+  text += options.chat() ? ",p50 first response,p90 first response,Tokens/Second\n" : "\n";
   for (const auto& [name, level] : AllLevels(result)) {
     const Figures& figures = level->figures;
     if (!name.empty()) text += Cell(name == "first" ? options.connect.url : options.compare_url) + ",";
@@ -199,8 +206,13 @@ std::string CsvReport(const BenchOptions& options, const BenchResult& result) {
     for (const auto* times : {&figures.first_response, &figures.between_responses}) {
       const bool last = times == &figures.between_responses;
       text += *times ? fmt::format("{:.1f},{:.1f}", (*times)->mean_us, (*times)->at(99)) : ",";
-      text += last ? "\n" : ",";
+      if (!last) text += ",";
     }
+    if (options.chat()) {
+      const Latency first = figures.first_response.value_or(Latency());
+      text += fmt::format(",{:.1f},{:.1f},{:.1f}", first.at(50), first.at(90), figures.responses_per_s);
+    }
+    text += "\n";
   }
   return text;
 }

@@ -243,6 +243,13 @@ ServerStatistics ServerStatistics::operator-(const ServerStatistics& before) con
           input_ns - before.input_ns,     infer_ns - before.infer_ns,     output_ns - before.output_ns};
 }
 
+std::string ListNames(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMostNames) text += ", and " + std::to_string(names.size() - kMostNames) + " more";
+  return text;
+}
+
 Client::Client(Protocol protocol, std::shared_ptr<const Dialer> dialer, Connection::Headers headers,
                double timeout_s, size_t most_bytes)
     : protocol_(protocol),
@@ -324,10 +331,7 @@ Result<ModelInfo> Client::Model(const std::string& name, const std::string& vers
     }
     std::string text = answer.status().message();
     if (const Result<std::vector<std::string>> names = Models(); names.ok()) {
-      text += names->empty() ? "\nthe server has no ready model" : "\nready models:";
-      for (size_t i = 0; i < std::min(names->size(), kMostNames); ++i)
-        text += (i == 0 ? " " : ", ") + (*names)[i];
-      if (names->size() > kMostNames) text += ", and " + std::to_string(names->size() - kMostNames) + " more";
+      text += names->empty() ? "\nthe server has no ready model" : "\nready models: " + ListNames(*names);
     }
     return answer.status().WithMessage(text);
   }

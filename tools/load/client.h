@@ -53,6 +53,9 @@ struct ServerStatistics {
   ServerStatistics operator-(const ServerStatistics& before) const;
 };
 
+// Returns "a, b", for errors. Of many names, the first and the number of others.
+std::string ListNames(const std::vector<std::string>& names);
+
 class Client {
  public:
   // `headers` go with each request; names in lower case. `most_bytes` limits an HTTP response.

@@ -16,13 +16,16 @@ bool ParseWhole(const std::string& text, T* value) {
 
 }  // namespace
 
-void ConnectOptions::AddTo(CLI::App& app) {
+void ConnectOptions::AddTo(CLI::App& app, bool chat) {
   app.add_option(
          "-u,--url", url,
          "HOST:PORT or unix:PATH of the server; by default localhost:8000, with -i grpc localhost:8001")
       ->group("Server");
-  app.add_option("-i,--protocol", protocol, "http or grpc")
-      ->transform(CLI::IsMember({"http", "grpc"}, CLI::ignore_case))
+  std::vector<std::string> protocols = {"http", "grpc"};
+  if (chat) protocols.emplace_back("openai");
+  app.add_option("-i,--protocol", protocol,
+                 chat ? "http, grpc, or openai: chat completions, streamed over HTTP" : "http or grpc")
+      ->transform(CLI::IsMember(std::move(protocols), CLI::ignore_case))
       ->group("Server");
   AddManner(app);
 }

@@ -19,13 +19,13 @@ namespace braid::load {
 
 struct ConnectOptions {
   std::string url;                   // -u; "": this machine, the protocol's usual port
-  std::string protocol = "http";     // -i, in lower case
+  std::string protocol = "http";     // -i, in lower case; "openai" is sent over HTTP
   std::vector<std::string> headers;  // "Name: value"
   double timeout_s = 60;             // for one request
   TlsOptions tls;
 
-  // Adds all options to a command.
-  void AddTo(CLI::App& app);
+  // Adds all options to a command. `chat`: OpenAI's API is a protocol too.
+  void AddTo(CLI::App& app, bool chat = false);
   // Adds only headers, timeout and TLS, without URL and protocol.
   void AddManner(CLI::App& app);
 

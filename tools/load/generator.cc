@@ -46,6 +46,7 @@ class Slot : public Exchange {
   int64_t begin_ns_ = 0;
   std::vector<int64_t> response_ns_;
   uint64_t bytes_ = 0;
+  int64_t tokens_ = 0;
   uint64_t count_ = 0;  // responses since the start of the request
   Status fault_;
 };
@@ -148,7 +149,9 @@ class Generator {
       slot.fault_ = response.status();
       last = true;
     } else {
-      const bool empty = (*response)->final() && (*response)->outputs.empty();
+      // The last response of a stream may be only a mark. Events around a completion's text are not counted.
+      const bool empty = (*response)->outputs.empty() && (plan_.encoding.chat || (*response)->final());
+      slot.tokens_ = std::max(slot.tokens_, (*response)->tokens);
       if (empty) {
         slot.response_ns_.pop_back();
       } else if (slot.fault_.ok()) {
@@ -190,6 +193,7 @@ class Generator {
     slot.begin_ns_ = begin_ns;
     slot.response_ns_.clear();
     slot.bytes_ = 0;
+    slot.tokens_ = 0;
     slot.fault_ = Status();
     ++in_flight_;
     if (slot.open_) {
@@ -207,9 +211,11 @@ class Generator {
     const LoadRequest& request = *std::exchange(slot.request_, nullptr);
     --in_flight_;
     const Status& why = status.ok() ? slot.fault_ : status;
-    const int64_t end_ns = slot.response_ns_.empty() ? SteadyNowNs() : slot.response_ns_.back();
+    // A completion ends with its stream, not with its last text.
+    const int64_t end_ns =
+        slot.response_ns_.empty() || plan_.encoding.chat ? SteadyNowNs() : slot.response_ns_.back();
     if (why.ok()) {
-      observer_.OnAnswered({request, slot.begin_ns_, end_ns, slot.response_ns_, slot.bytes_});
+      observer_.OnAnswered({request, slot.begin_ns_, end_ns, slot.response_ns_, slot.bytes_, slot.tokens_});
     } else {
       observer_.OnFailed(slot.begin_ns_, end_ns, why, timed_out);
       // Slows down if the server is unavailable, instead of retrying as fast as it refuses.

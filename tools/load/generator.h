@@ -47,6 +47,7 @@ struct Answer {
   int64_t end_ns;
   std::span<const int64_t> response_ns;  // the arrival of each response
   uint64_t bytes_received;
+  int64_t tokens = 0;  // of a chat completion, if the server counts them
 };
 
 // Observes the requests of one thread; called on that thread.

@@ -1,13 +1,20 @@
-// An HTTP/1.1 connection, kept alive, with one exchange at a time.
+// An HTTP/1.1 connection, kept alive, with one exchange at a time. A response is one message; if it is a
+// stream of server-sent events, each event's data is one.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "http_client/http_head.h"
 #include "load/connection.h"
 
 namespace braid::load {
+
+// Returns the text of {"error": "..."}, of {"error": {"message": "..."}} as in OpenAI's API, or of
+// {"message": "..."} as in Kubernetes; otherwise the body.
+std::string ErrorText(std::string_view body);
 
 class HttpConnection : public Connection {
  public:
@@ -29,6 +36,8 @@ class HttpConnection : public Connection {
  private:
   // Parses the bytes received so far; true when the exchange has ended.
   Result<bool> TakeResponse();
+  // Gives the exchange each whole event. Returns the number of bytes taken.
+  size_t TakeEvents(std::string_view bytes);
   void Answer(std::string_view body);
   void Break(const Status& why);
 
@@ -41,6 +50,7 @@ class HttpConnection : public Connection {
   std::vector<char> buffer_;
   size_t received_ = 0;
   std::optional<client::HttpHead> head_;
+  std::string body_;  // chunks so far
 };
 
 }  // namespace braid::load

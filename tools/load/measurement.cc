@@ -122,8 +122,8 @@ Status SampleObserver::OnResponse(const LoadRequest& request, const InferRespons
 void SampleObserver::OnAnswered(const Answer& answer) {
   MutexLock lock(mutex_);
   const int64_t first_ns = answer.response_ns.empty() ? answer.end_ns : answer.response_ns.front();
-  samples_.answered.push_back(
-      {answer.begin_ns, answer.end_ns, first_ns, static_cast<uint32_t>(answer.response_ns.size())});
+  const size_t responses = answer.tokens > 0 ? static_cast<size_t>(answer.tokens) : answer.response_ns.size();
+  samples_.answered.push_back({answer.begin_ns, answer.end_ns, first_ns, static_cast<uint32_t>(responses)});
   for (size_t i = 1; i < answer.response_ns.size(); ++i) {
     samples_.between_ns.push_back(answer.response_ns[i] - answer.response_ns[i - 1]);
   }

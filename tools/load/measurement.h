@@ -17,8 +17,8 @@ namespace braid::load {
 struct Sample {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  int64_t first_ns = 0;  // arrival of its first response
-  uint32_t responses = 0;
+  int64_t first_ns = 0;    // arrival of its first response
+  uint32_t responses = 0;  // of a chat completion: tokens
 };
 
 struct Samples {
@@ -86,7 +86,7 @@ struct Figures {
   uint64_t requests = 0;
   double requests_per_s = 0;
   double inferences_per_s = 0;  // samples: requests count by their batch size
-  double responses_per_s = 0;
+  double responses_per_s = 0;   // of chat completions: tokens
   Latency latency;
   std::optional<Latency> first_response;  // of streams
   std::optional<Latency> between_responses;

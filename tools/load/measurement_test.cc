@@ -118,5 +118,39 @@ TEST(Reports, SayTheSameFigures) {
   EXPECT_TRUE(result.errors());
 }
 
+TEST(Samples, OfCompletionsCountTokens) {
+  const std::vector<std::vector<Tensor>> nothing;
+  SampleObserver observer(nothing);
+  const LoadRequest request;
+  const std::vector<int64_t> arrivals = {30, 40, 70};
+  observer.OnAnswered({request, 10, 90, arrivals, 0, 12});
+  observer.OnAnswered({request, 10, 90, arrivals, 0});
+  const Samples samples = observer.Take();
+  EXPECT_EQ(samples.answered[0].first_ns, 30);
+  EXPECT_EQ(samples.answered[0].responses, 12U);  // as the server says
+  EXPECT_EQ(samples.answered[1].responses, 3U);
+  EXPECT_THAT(samples.between_ns, ::testing::ElementsAre(10, 30, 10, 30));
+}
+
+TEST(Reports, OfCompletionsSpeakOfTokens) {
+  BenchOptions options;
+  options.connect.protocol = "openai";
+  BenchResult result;
+  Level level;
+  level.figures.responses_per_s = 256.5;
+  level.figures.first_response = Latency{.mean_us = 7, .percentiles_us = {{50, 5}, {90, 6}, {99, 8}}};
+  level.figures.between_responses = Latency{.mean_us = 2, .percentiles_us = {}};
+  result.levels = {level};
+  const auto json = nlohmann::json::parse(JsonReport(options, result))["measurements"][0];
+  EXPECT_EQ(json["tokens_per_s"], 256.5);
+  EXPECT_EQ(json["first_token_us"]["p90"], 6);
+  EXPECT_EQ(json["between_tokens_us"]["mean"], 2);
+  EXPECT_THAT(TextReport(options, result), HasSubstr("    tokens/s        256.5\n first token "));
+  const std::string csv = CsvReport(options, result);
+  EXPECT_THAT(csv, HasSubstr(",p50 first response,p90 first response,Tokens/Second\n"));
+  EXPECT_THAT(csv, HasSubstr(",7.0,8.0,2.0,0.0,5.0,6.0,256.5\n"));
+  EXPECT_THAT(HtmlReport(options, result), HasSubstr("Between tokens"));
+}
+
 }  // namespace
 }  // namespace braid::load

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "load/chat.h"
 #include "load/elements.h"
 #include "load/wire.h"
 
@@ -206,6 +207,7 @@ OutgoingMessage EncodeInfer(const Encoding& encoding, const InferRequest& reques
   if (encoding.protocol == Protocol::kGrpc) {
     return {encoding.stream ? kStreamInferMethod : kInferMethod, EncodeGrpc(request)};
   }
+  if (encoding.chat) return EncodeHttp(encoding, "POST", kChatPath, EncodeChat(request), 0);
   HttpBody body = EncodeHttpBody(request, encoding.http);
   const size_t json_bytes = body.binary.empty() ? 0 : body.json.size();
   return EncodeHttp(encoding, "POST", ModelPath(request.model, request.version) + "/infer",
@@ -215,6 +217,8 @@ OutgoingMessage EncodeInfer(const Encoding& encoding, const InferRequest& reques
 Result<const InferResponse*> ResponseDecoder::Decode(const ReceivedMessage& message) {
   if (encoding_.protocol == Protocol::kGrpc) {
     BRAID_RETURN_IF_ERROR(DecodeGrpc(message.body));
+  } else if (encoding_.chat) {
+    BRAID_RETURN_IF_ERROR(DecodeChat(message.body.front()));
   } else {
     BRAID_RETURN_IF_ERROR(DecodeHttp(message.body.front(), message.json_bytes));
   }
@@ -334,6 +338,15 @@ Status ResponseDecoder::ParseJson(std::string_view json) {
   } catch (const Json::exception& error) {
     return InternalError(std::string("unexpected JSON in the response: ") + error.what());
   }
+}
+
+Status ResponseDecoder::DecodeChat(std::string_view data) {
+  BRAID_ASSIGN_OR_RETURN(ChatEvent event, ReadChatEvent(data));
+  text_ = std::move(event.text);
+  response_.tokens = event.tokens;
+  response_.outputs.clear();
+  if (!text_.empty()) response_.outputs.push_back({"text", "BYTES", {1}, {text_}});
+  return OkStatus();
 }
 
 Status ResponseDecoder::DecodeHttp(std::string_view body, size_t json_bytes) {

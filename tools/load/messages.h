@@ -1,5 +1,5 @@
-// KServe v2 inference messages over gRPC and HTTP: encodes requests, and decodes responses without copying
-// tensors.
+// KServe v2 inference messages over gRPC and HTTP, and chat completions: encodes requests, and decodes
+// responses without copying tensors.
 #pragma once
 
 #include <string>
@@ -25,6 +25,7 @@ struct Encoding {
   std::string authority;             // of the server, for the Host header
   Connection::Headers headers = {};  // of HTTP requests
   HttpFormat http = {};
+  bool chat = false;  // HTTP: streamed chat completions (chat.h) in place of KServe v2
 };
 
 OutgoingMessage EncodeInfer(const Encoding& encoding, const InferRequest& request);
@@ -65,12 +66,14 @@ class ResponseDecoder {
   Status DecodeGrpc(const Pieces& message);
   Status DecodeHttp(std::string_view body, size_t json_bytes);
   Status ParseJson(std::string_view json);
+  Status DecodeChat(std::string_view data);
 
   const Encoding encoding_;
   InferResponse response_;
   // Responses to one request look alike, so JSON that equals the previous response's is not parsed again.
   std::string json_;
   std::vector<Place> places_;
+  std::string text_;  // of a chat completion
 };
 
 }  // namespace braid::load

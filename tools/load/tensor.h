@@ -59,6 +59,7 @@ struct InferResponse {
   std::string id;
   Parameters parameters;
   std::vector<OutputView> outputs;
+  int64_t tokens = 0;  // of a chat completion, in its last response
 
   // Whether this is the last response of a decoupled model (the parameter triton_final_response).
   bool final() const {

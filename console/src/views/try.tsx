@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, call, modelPath, storedToken } from "../api";
 import { microseconds, plural } from "../format";
-import { CopyButton } from "../parts";
+import { CopyButton, Empty } from "../parts";
 import { useStore } from "../store";
 import {
   DATATYPES,
@@ -34,6 +34,7 @@ import {
   type Pixels,
 } from "../tensors";
 import type { ModelDetail, Overview, TensorMetadata } from "../types";
+import { Chat, useChat } from "./chat";
 
 const MOST_ELEMENTS = 100_000; // that the form writes by itself
 
@@ -548,6 +549,36 @@ function parametersOf(text: string, sequence: SequenceFields): Parameters {
 }
 
 export function TryTab({ model }: { model: ModelDetail }) {
+  const { may } = useStore();
+  const served = useChat(model, may?.infer ?? false);
+  const [chat, setChat] = useState(true);
+  if (served === undefined) {
+    return <Empty>Loading…</Empty>;
+  }
+  if (!served) {
+    return <RequestTab model={model} />;
+  }
+  return (
+    <>
+      <div class="row">
+        <fieldset class="switch">
+          <legend class="unseen">How to ask</legend>
+          <label>
+            <input type="radio" name="ask" checked={chat} onChange={() => setChat(true)} />
+            <span>a chat</span>
+          </label>
+          <label>
+            <input type="radio" name="ask" checked={!chat} onChange={() => setChat(false)} />
+            <span>tensors</span>
+          </label>
+        </fieldset>
+      </div>
+      {chat ? <Chat model={model} /> : <RequestTab model={model} />}
+    </>
+  );
+}
+
+function RequestTab({ model }: { model: ModelDetail }) {
   const { may: mayDo, overview } = useStore();
   const [inputs, setInputs] = useState(() => model.inputs.map(inputOf));
   const [stream, setStream] = useState(model.decoupled && model.kind !== "graph");
