@@ -116,6 +116,10 @@ class Child {
       Write("/proc/self/uid_map", user_map_);
       Write("/proc/self/gid_map", group_map_);
     }
+    // A confined process cannot change the limit that marks its family.
+    for (const auto& [resource, value] : start_.limits) {
+      if (setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return Failed("a limit");
+    }
     BRAID_RETURN_IF_ERROR(confinement_.Enter());
     if (start_.arguments.empty()) return OkStatus();
     // Ctrl-C on the terminal is for the server, which then ends its processes in order. The processes get no
@@ -126,9 +130,6 @@ class Child {
     // Also closes descriptors that a library has opened without O_CLOEXEC.
     close_range(static_cast<unsigned>(target), ~0U, 0);
     if (!start_.folder.empty() && chdir(start_.folder.c_str()) != 0) return Failed("its folder");
-    for (const auto& [resource, value] : start_.limits) {
-      if (setrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return Failed("a limit");
-    }
     ResetSignals();
     execve(program_.c_str(), arguments_.data(), variables_.data());
     return Failed("cannot be run");

@@ -96,7 +96,8 @@ std::optional<HttpService::Answer> OpenAiRoutes::Answer(HttpProtocolHost& host,
   // Other paths below /v1 are TensorFlow Serving's.
   const bool lacking = std::any_of(std::begin(kLacking), std::end(kLacking),
                                    [path](std::string_view part) { return path.starts_with(part); });
-  if (shared && !lacking && !(request.found == kWrongMethod && !request.model)) return std::nullopt;
+  const bool own = request.found == kWrongMethod && !path.starts_with("/v1/models/");
+  if (shared && !lacking && !own) return std::nullopt;
   HttpResponse response =
       request.found == kWrongMethod
           ? ErrorResponse(405, std::string(RouteMethod(exchange->head())) + " is not allowed here")

@@ -171,7 +171,7 @@ class TextReply final : public OpenAiReply {
       AppendJsonString(out, ReasonOf(choice));
       EndChunk(out);
     }
-    if (facts_.include_usage && counts_) {
+    if (facts_.include_usage && has_usage()) {
       out.append("data: ").append(head_).append("],\"usage\":");
       AppendUsage(out);
       out += "}\n\n";
@@ -203,7 +203,7 @@ class TextReply final : public OpenAiReply {
     BRAID_ASSIGN_OR_RETURN(const auto made, SumOfOutput(response, "num_output_tokens"));
     if (given && !prompt_tokens_) prompt_tokens_ = given;
     if (made) completion_tokens_ += *made;
-    counts_ = counts_ || (given && made);
+    made_ = made_ || made;
     choice.tokens += made.value_or(text.empty() ? 0 : 1);
     return OkStatus();
   }
@@ -214,8 +214,10 @@ class TextReply final : public OpenAiReply {
     return max_tokens_ && choice.tokens >= *max_tokens_ ? "length" : "stop";
   }
 
+  // Whether the model has reported the tokens of the prompt and of the reply.
+  bool has_usage() const { return prompt_tokens_ && made_; }
   void AppendUsage(std::string& out) const {
-    if (!counts_) {
+    if (!has_usage()) {
       out += "null";
       return;
     }
@@ -293,7 +295,7 @@ class TextReply final : public OpenAiReply {
   std::vector<Choice> choices_;
   std::optional<int64_t> prompt_tokens_;
   int64_t completion_tokens_ = 0;
-  bool counts_ = false;  // the model has reported both numbers
+  bool made_ = false;  // the model has reported tokens that it made
 };
 
 }  // namespace

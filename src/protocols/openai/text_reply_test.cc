@@ -102,9 +102,8 @@ TEST_F(Reply, CutsAtTheTokenLimit) {
 
 TEST_F(Reply, SendsUsageLastWhenAsked) {
   include_usage_ = true;
-  const auto events =
-      Run(*TextReply(true), {Text("a", {{"num_input_tokens", int64_t{3}}, {"num_output_tokens", int64_t{1}}}),
-                             Text("b", {{"num_output_tokens", int64_t{1}}})});
+  const auto events = Run(*TextReply(true), {Text("a", {{"num_input_tokens", int64_t{3}}}),
+                                             Text("b", {{"num_output_tokens", int64_t{2}}})});
   EXPECT_NE(events[0].find(R"("finish_reason":null}],"usage":null})"), std::string::npos);
   EXPECT_NE(
       events.back().find(R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}})"
