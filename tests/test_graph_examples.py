@@ -106,6 +106,11 @@ def test_match(run):
     assert time == 5
 
 
+def test_reply(run):
+    text = "three strands make a braid"
+    assert run("reply") == [("whole", text), ("stream", text)]
+
+
 @pytest.mark.parametrize("isolate", ["", "calculators"])
 def test_a_calculator_of_whole_messages(tmp_path, isolate):
     options = ["--model_name", "totals", "--model_path", ROOT / "examples" / "calculators" / "totals"]

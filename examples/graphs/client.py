@@ -5,7 +5,9 @@ client.py [GRAPH ...] [--grpc localhost:9000] [--rest localhost:8000]
 """
 
 import argparse
+import json
 import queue
+import urllib.request
 
 import numpy as np
 import tritonclient.grpc as grpcclient
@@ -157,7 +159,23 @@ def match(arguments):
         yield "stream", stream.receive()
 
 
-GRAPHS = {each.__name__: each for each in (increment, partial, generate, counter, classify, match)}
+def reply(arguments):
+    """A chat by OpenAI's API, whole and as a stream."""
+    for stream in (False, True):
+        body = {
+            "model": "reply",
+            "messages": [{"role": "user", "content": "braid a make strands three"}],
+            "stream": stream,
+        }
+        url = f"http://{arguments.rest}/v3/chat/completions"
+        with urllib.request.urlopen(url, json.dumps(body).encode(), TIMEOUT_SECONDS) as answer:
+            events = answer.read().decode().removeprefix("data: ").removesuffix("data: [DONE]\n\n").split("\n\ndata: ")
+        choices = [json.loads(event)["choices"][0] for event in events]
+        texts = [choice.get("delta", choice.get("message", {})).get("content", "") for choice in choices]
+        yield "stream" if stream else "whole", "".join(texts)
+
+
+GRAPHS = {each.__name__: each for each in (increment, partial, generate, counter, classify, match, reply)}
 
 
 def main():

@@ -11,11 +11,11 @@
 namespace braid {
 
 enum class OpenAiKind : unsigned char {
-  kNone,       // it does not take them
+  kNone,
   kText,       // a prompt in, pieces of text out
-  kRaw,        // the request's JSON in, the reply's JSON out
+  kRaw,        // JSON in and out
   kEmbedding,  // texts in, a row of numbers for each out
-  kPayload,    // a graph: the request with its headers in, text of the reply out
+  kPayload,    // a graph: JSON in, text out
 };
 
 struct OpenAiConvention {

@@ -22,7 +22,7 @@ TEST(EncodeChat, SendsFieldsAndParametersAndAsksForAStream) {
       EncodeChat(request),
       R"({"model":"llm","messages":[{"role":"user","content":"it's \"me\""}],"max_tokens":4,"user":"u",)"
       R"("stream":true,"stream_options":{"include_usage":true}})");
-  // The command's model is asked, and the answer is a stream, whatever a data file says.
+  // The command's model answers, and with a stream, even if a data file says otherwise.
   request.inputs =
       ReadChatFile(R"({"data": [{"payload": [{"model": "x", "messages": [], "stream": false}]}]})", "f")
           ->streams[0][0]

@@ -36,7 +36,7 @@ class Template:
 
     def render(self, chat: dict) -> str:
         """Returns the prompt for {"messages": [...], "tools": [...] or absent, and other variables of the template}.
-        Raises ChatError, also with what the template raises."""
+        Raises ChatError, also for an exception of the template."""
         if self._template is None:
             self._load()
         messages = [_with_objects(message) for message in chat["messages"]]

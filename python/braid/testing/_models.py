@@ -217,7 +217,7 @@ class Sequence:
         timeout: float | None = None,
     ) -> Any:
         """Sends the next request of the sequence; the first one starts it, and one with `end` ends it. A request with an
-        error is no step. Other arguments and results are those of Model.execute()."""
+        error does not count as a step. Other arguments and results are those of Model.execute()."""
         flags = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if self._steps == 0 else 0
         flags |= pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if end else 0
         request = self.model._request(inputs, outputs, "", parameters, self.correlation_id, flags)
@@ -281,7 +281,7 @@ def load_model(
 def _load(
     add: Callable[["_Site"], str], in_process: bool | None, options: Iterable[str], start_timeout: float
 ) -> Model:
-    """Starts a site with what `add` adds to it, whose name it returns."""
+    """Starts a site. `add` adds a model or graph to it, and returns its name."""
     if in_process is None:
         in_process = os.environ.get(IN_PROCESS_VARIABLE) == "1"
     site = _Site(in_process)

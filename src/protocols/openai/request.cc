@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostShown = 80;
 constexpr size_t kMostStops = 64;
 
-// Whether a field has a valid value, and the words for what is expected.
+// Whether a field has a valid value, and the expected values in words.
 struct Rule {
   std::string_view name;
   bool (*good)(const Json& value);

@@ -26,8 +26,7 @@ struct OpenAiRequest {
   int64_t choices = 1;  // n
 };
 
-// Reads and checks a body. Errors: INVALID_ARGUMENT with the field that is wrong, what was expected and what
-// came.
+// Reads and checks a body. Errors: INVALID_ARGUMENT with the wrong field, its value, and the expected values.
 FieldFault ReadOpenAiRequest(OpenAiRoute route, std::string_view text, OpenAiRequest& request);
 
 // Returns the field, or null if it is absent or null.

@@ -240,7 +240,7 @@ TEST_F(OpenAi, FailsAllTextsIfOneRequestFails) {
     }
   });
   const TestResponse reply = Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":["a","b","c"]})");
-  // The echo of the first request is no embedding.
+  // The echo of the first request lacks an embedding.
   EXPECT_EQ(reply.status, 500);
   EXPECT_NE(reply.body.find("must be FP32 with a row for each of 2 texts, but there is none"),
             std::string::npos);

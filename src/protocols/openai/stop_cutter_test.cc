@@ -28,7 +28,7 @@ TEST(StopCutter, KeepsCharactersTogether) {
   EXPECT_EQ(Cut({}, {"\xc3", "\xa9"}), "|\xc3\xa9|");
   EXPECT_EQ(Cut({}, {"a\xf0\x9f", "\x98", "\x80"}), "a||\xf0\x9f\x98\x80|");
   EXPECT_EQ(Cut({}, {"\xf0\x9f"}), "|\xf0\x9f");
-  // Bytes that are no character are not held back.
+  // Bytes outside of UTF-8 are not held back.
   EXPECT_EQ(Cut({}, {"\x80\x80\x80\x80"}), "\x80\x80\x80\x80|");
 }
 

@@ -97,7 +97,7 @@ Status Misfit(const TensorSpec& spec, size_t count) {
                               " of the model's input");
 }
 
-// Reads one element at a time as an integer; nullopt if the type is none.
+// Returns the elements as integers; nullopt for other types.
 std::optional<std::vector<int64_t>> Integers(const Tensor& tensor) {
   const auto read = [&tensor]<class T>(T) {
     std::vector<int64_t> values(tensor.data.size() / sizeof(T));

@@ -100,7 +100,7 @@ class Filler {
   }
   bool samples() const { return Declares(kSampling); }
 
-  // Adds an input if the model declares it. `field`: what a fault names.
+  // Adds an input if the model declares it. A fault names `field`.
   FieldFault Add(std::string_view input, const Json& value, std::string_view field) {
     const TensorSpec* spec = info_.FindInput(input);
     if (spec == nullptr) return {};
@@ -176,7 +176,7 @@ class Filler {
            info_.FindOutput("tool_calls") != nullptr;
   }
 
-  // The inputs of Triton's frontend that are no fields.
+  // Adds inputs of Triton's frontend that have other names than fields.
   FieldFault AddSettings() {
     const Json* echo = FieldOf(from_.body, "echo");
     const bool echoes = echo != nullptr && echo->get<bool>();

@@ -21,8 +21,8 @@ struct TextCuts {
 
 // Fills inputs, parameters and requested outputs. Each field whose name is an input becomes that input; fields
 // that OpenAI's API does not know become parameters otherwise. The rest goes into `sampling_parameters` if the
-// model declares that. Errors: INVALID_ARGUMENT with the field, for a field that would change the reply and
-// that the model cannot honour, for a value that does not fit its input, and for a chat without a prompt.
+// model declares that. Errors: INVALID_ARGUMENT with the field, if its value does not fit its input, or if the
+// model lacks an input for it and it would change the reply. Also for a chat without a prompt.
 FieldFault FillTextInputs(const OpenAiRequest& from, const ServableInfo& info, BufferAllocator& allocator,
                           InferenceRequest& request, TextCuts& cuts);
 
