@@ -64,7 +64,7 @@ def test_a_model_that_asks_for_chats_and_has_no_template(repository):
     code, answer = check_json(repository.path / "m")
     assert code == 0
     [finding] = answer["findings"]
-    assert (finding["level"], finding["rule"], finding["line"]) == ("note", "no-chat", 5)
+    assert (finding["level"], finding["rule"], finding["line"]) == ("note", "no-chat", 6)
     (repository.path / "m" / "chat_template.jinja").write_text("x")
     assert check_json(repository.path / "m")[1]["findings"] == []
 

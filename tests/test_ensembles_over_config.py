@@ -186,6 +186,7 @@ def test_a_new_version_of_the_step_is_what_the_ensemble_asks(mixed):
     mixed.write(entry)
     with mixed.serve() as server, grpcclient.InferenceServerClient(server.grpc) as client:
         models.save(models.scale(SHAPE, 7), entry["config"]["base_path"], version=2)
+        assert server.json("POST", "/v1/config/reload")[0] == 201
         wait_until(lambda: np.array_equal(ask(client, "e"), 7 * X), what="version 2")
         server.wait_for_log("(?s)successfully loaded 'e'.*successfully loaded 'e'")
         assert len(re.findall("successfully loaded 'e'", server.log)) == 2
