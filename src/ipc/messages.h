@@ -132,7 +132,7 @@ struct RequestMessage {
   uint64_t id = 0;  // the server's name for this request; comes back in responses
   std::string_view request_id;
   std::variant<uint64_t, std::string_view> correlation_id;
-  uint32_t flags = 0;  // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START 1, _END 2
+  uint32_t flags = 0;         // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START 1, _END 2
   bool renders_chat = false;  // see InferenceRequest
   uint64_t timeout_us = 0;
   std::string_view parameters_json;

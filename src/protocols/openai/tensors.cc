@@ -104,7 +104,7 @@ std::optional<std::vector<int64_t>> Integers(const Tensor& tensor) {
     for (size_t i = 0; i < values.size(); ++i) {
       T value;
       std::memcpy(&value, tensor.data.data() + i * sizeof(T), sizeof(T));
-      values[i] = static_cast<int64_t>(value);
+      values[i] = static_cast<int64_t>(+value);
     }
     return values;
   };
