@@ -82,6 +82,9 @@ def add_models(repository):
         extra="model_transaction_policy { decoupled: true }",
     )
     repository.add("stream", stream, text)
+    echo = per_request("return respond(text_output=get(request, 'text_input'))")
+    text = config("text", [("text_input", "STRING", [1])], [("text_output", "STRING", [1])])
+    repository.add("text", echo, text)
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +271,14 @@ def test_a_models_calls_are_children(timestamps, trace_file, client):
 def test_generate_is_traced(server, timestamps, trace_file, kind):
     assert server.request("POST", f"/v2/models/same/{kind}", json.dumps({"id": kind, "IN": [1, 2]}))[0] == 200
     assert set(trace_of(trace_file, kind)["timestamps"]) >= set(ORDER)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_completion_is_traced(server, timestamps, trace_file, stream):
+    mark = f"completion-{stream}"
+    body = json.dumps({"model": "text", "prompt": "x", "stream": stream})
+    assert server.request("POST", "/v1/completions", body, {"x-request-id": mark})[0] == 200
+    assert set(trace_of(trace_file, mark)["timestamps"]) >= set(ORDER)
 
 
 def test_a_stream_is_traced(server, timestamps, trace_file):
