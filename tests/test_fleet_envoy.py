@@ -369,10 +369,11 @@ class Walks(Threads):
     """Threads that run one sequence after the other until the block ends; each step uses the other protocol than the
     previous one."""
 
-    def __init__(self, envoy, threads=4, steps=15):
+    def __init__(self, envoy, threads=4, steps=60):
         super().__init__((number,) for number in range(1, threads + 1))
         self.envoy = envoy
         self.steps = steps
+        self._places = {}  # by thread: the replica and the step of its sequence
         self.errors = []
         self.done = 0  # steps
         self.moved = 0  # sequences that were answered by more than one replica
@@ -383,17 +384,26 @@ class Walks(Threads):
                 if self._ended.is_set():
                     return
                 try:
-                    self._walk(clients, number * 1_000_000 + count)
+                    self._walk(clients, number, number * 1_000_000 + count)
                 except Exception as error:
                     self.errors.append(error)
 
-    def _walk(self, clients, sequence):
+    def wait_for(self, replica):
+        """Waits for a sequence of this replica that has most steps before it."""
+        wait_until(
+            lambda: any(where == replica and step < self.steps // 4 for where, step in [*self._places.values()]),
+            20,
+            f"a new sequence of {replica}",
+        )
+
+    def _walk(self, clients, number, sequence):
         where = set()
         for step in range(self.steps):
             flags = {"sequence_start": step == 0, "sequence_end": step == self.steps - 1}
             total, replica = clients.step(("http", "grpc")[step % 2], sequence, step + 1, **flags)
             assert total == (step + 1) * (step + 2) // 2, (sequence, step, total)
             where.add(replica)
+            self._places[number] = (replica, step)
             self.done += 1
             # So that each replica has some sequences whenever it ends.
             self._ended.wait(0.05)
@@ -414,6 +424,7 @@ def test_a_rolling_upgrade_costs_nothing(tmp_path, count):
             with Load(envoy, threads=4) as load, Walks(envoy) as walks:
                 load.wait_for(50)
                 for name in NAMES[:count]:
+                    walks.wait_for(name)
                     before = fleet.replicas.pop(name)
                     before.stop()
                     fleet.add(f"{name}-upgraded")

@@ -52,7 +52,7 @@ Result<Json> CheckedJson(std::string_view text) {
                                 " levels deep");
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {  // also a number out of range
     return InvalidArgumentError(error.what());
   }
 }

@@ -1,6 +1,7 @@
 #include "config/openai_settings.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "config/model_config.h"
@@ -78,6 +79,13 @@ OpenAiConvention OpenAiConventionOf(const ModelConfig& config) {
 }
 
 FieldFault CheckOpenAiSettings(const ModelConfig& config) {
+  constexpr std::array kNeeded = {"model", "messages", "prompt", "input", "stream", "stream_options"};
+  for (const std::string& ignored : Names(ValueOf(config, kOpenAiIgnoreParameter))) {
+    if (std::find(kNeeded.begin(), kNeeded.end(), ignored) == kNeeded.end()) continue;
+    return InvalidField("parameter openai_ignore of model '" + config.name() + "' lists '" + ignored +
+                            "', which every request needs",
+                        "parameters[" + std::string(kOpenAiIgnoreParameter) + "].value.string_value");
+  }
   const std::string name = ValueOf(config, kOpenAiParameter);
   if (name.empty() || name == kOff) return {};
   const std::string field = "parameters[" + std::string(kOpenAiParameter) + "].value.string_value";

@@ -21,6 +21,7 @@ class Template:
         self._folders = folders
         self._named = named
         self._template = None
+        self._tool_template = None  # for chats with tools
         self._tokens: dict[str, str] = {}
 
     @classmethod
@@ -41,32 +42,45 @@ class Template:
             self._load()
         messages = [_with_objects(message) for message in chat["messages"]]
         variables = {"tools": None, "documents": None, "add_generation_prompt": True, **self._tokens, **chat}
+        template = self._template if not chat.get("tools") else self._tool_template
         try:
-            return self._template.render({**variables, "messages": messages})
+            return template.render({**variables, "messages": messages})
         except ChatError:
             raise
         except Exception as error:
             raise ChatError(f"the chat template failed: {error}") from None
 
     def _load(self) -> None:
-        text = self._read()
+        text, tool_text = self._read()
         try:
             from jinja2.exceptions import TemplateError
-            from jinja2.ext import loopcontrols
+            from jinja2.ext import Extension, loopcontrols
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError:
             raise ChatError("chat templates need jinja2 in the model's environment (pip install jinja2)") from None
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+
+        class Generation(Extension):
+            """{% generation %} ... {% endgeneration %} marks replies for training, and has no other effect."""
+
+            tags = {"generation"}
+
+            def parse(self, parser):
+                next(parser.stream)
+                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+        extensions = [loopcontrols, Generation]
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise
         environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
         try:
+            self._tool_template = environment.from_string(tool_text)
             self._template = environment.from_string(text)
         except TemplateError as error:
             raise ChatError(f"the chat template has a fault: {error}") from None
 
-    def _read(self) -> str:
-        """Returns the text of the template; sets the special tokens."""
+    def _read(self) -> tuple[str, str]:
+        """Returns the texts of the template and of that for chats with tools; sets the special tokens."""
         names = [self._named] if self._named else _FILES
         paths = [os.path.join(folder, name) for name in names for folder in self._folders]
         tokenizers = [os.path.join(folder, _FILES[1]) for folder in self._folders]
@@ -85,12 +99,15 @@ class Template:
         }
         if found is not None and not found.endswith(".json"):
             with open(found, encoding="utf-8") as file:
-                return file.read()
+                text = file.read()
+            return text, text
         template = settings.get("chat_template")
         if isinstance(template, list):  # several, by name
-            template = next((each["template"] for each in template if each["name"] == "default"), None)
+            named = {each["name"]: each["template"] for each in template}
+            if "default" in named:
+                return named["default"], named.get("tool_use", named["default"])
         if isinstance(template, str):
-            return template
+            return template, template
         if self._named:
             raise ChatError(f"there is no chat template '{self._named}' in the model's folder")
         raise ChatError(

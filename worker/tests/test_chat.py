@@ -51,8 +51,10 @@ def test_a_tokenizers_template_and_tokens(model):
     }
     template = model({"tokenizer_config.json": json.dumps(settings)})
     assert template.render({"messages": MESSAGES}) == "<s>Be brief.</s>False"
-    settings["chat_template"] = [{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]
-    assert model({"tokenizer_config.json": json.dumps(settings)}).render({"messages": MESSAGES}) == "d"
+    settings["chat_template"] = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
+    template = model({"tokenizer_config.json": json.dumps(settings)})
+    assert template.render({"messages": MESSAGES}) == "d"
+    assert template.render({"messages": MESSAGES, "tools": [{}]}) == "t"
 
 
 def test_tools_and_calls(model):
@@ -62,6 +64,11 @@ def test_tools_and_calls(model):
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
     chatted = {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}], "tools": [{"name": "é"}]}
     assert template.render(chatted) == '[{"name": "é"}] é'
+
+
+def test_marks_of_replies(model):
+    template = model({"chat_template.jinja": "a{% generation %}{{ messages[1].content }}{% endgeneration %}b"})
+    assert template.render({"messages": MESSAGES}) == "aHib"
 
 
 def test_loops_with_controls(model):

@@ -32,7 +32,8 @@ std::string NewId(OpenAiRoute route) {
   return id;
 }
 
-constexpr std::string_view kRequestIdHeader = "x-request-id";
+// Headers with credentials, in addition to those that HeaderForwarding withholds.
+constexpr std::string_view kCredentials[] = {"cookie", "proxy-authorization", "x-api-key", "api-key"};
 
 std::string_view PathOfRoute(OpenAiRoute route) {
   switch (route) {
@@ -70,7 +71,9 @@ std::optional<HttpResponse> OpenAiCall::OnFront(std::string_view front, size_t,
   body_ = front;
   id_ = NewId(setup_.route);
   request_id_ = ToUtf8(FindHeader(setup_.exchange->head(), kRequestIdHeader).value_or(id_));
-  const FieldFault fault = ReadOpenAiRequest(setup_.route, body_, request_);
+  FieldFault fault;
+  const Status read = Guarded([&] { fault = ReadOpenAiRequest(setup_.route, body_, request_); });
+  if (!read.ok()) fault.status = read;
   if (fault.ok()) return std::nullopt;
   return Named(OpenAiError(fault.status, fault.field));
 }
@@ -82,28 +85,26 @@ void OpenAiCall::OnBody() {
 
 void OpenAiCall::Start() {
   const auto self = shared_from_this();  // the request may end at once
-  auto allowed = setup_.host->Authorize(*setup_.exchange, {Api::kInference, request_.model});
-  if (!allowed.ok()) {
-    Fail(allowed.status());
-    return;
-  }
-  auto found = setup_.reader->Find(request_.model, -1);
-  if (!found.ok()) {
-    if (found.status().fault() == Fault::kLoadsOnDemand) {
-      StartAfterLoad();
-    } else {
-      const unsigned status = HttpStatusOf(found.status());
-      Fail(found.status(), "model", status == 404 ? kModelNotFound : "");
-    }
-    return;
-  }
   FieldFault fault;
-  const Status guarded = Guarded([&] { fault = Begin(*std::move(found)); });
+  const Status guarded = Guarded([&] { fault = Find(); });
+  // The sink has the last word on a request that has begun.
+  if (begun_) return;
   if (!guarded.ok()) {
     Fail(guarded);
   } else if (!fault.ok()) {
-    Fail(fault.status, fault.field);
+    const bool unknown = fault.field == "model" && HttpStatusOf(fault.status) == 404;
+    Fail(fault.status, fault.field, unknown ? kModelNotFound : "");
   }
+}
+
+FieldFault OpenAiCall::Find() {
+  auto allowed = setup_.host->Authorize(*setup_.exchange, {Api::kInference, request_.model});
+  if (!allowed.ok()) return {allowed.status(), ""};
+  auto found = setup_.reader->Find(request_.model, -1);
+  if (found.ok()) return Begin(*std::move(found));
+  if (found.status().fault() != Fault::kLoadsOnDemand) return {found.status(), "model"};
+  StartAfterLoad();
+  return {};
 }
 
 void OpenAiCall::StartAfterLoad() {
@@ -117,7 +118,7 @@ void OpenAiCall::StartAfterLoad() {
       if (!fault.ok()) {
         self->Fail(fault, "model");
       } else {
-        self->Start();
+        self->Start();  // does not throw
       }
     });
   });
@@ -159,6 +160,7 @@ OpenAiReplyFacts OpenAiCall::Facts() const {
 }
 
 FieldFault OpenAiCall::BeginText(std::unique_ptr<InferenceRequest> request) {
+  IgnoreFields(servable_->info().openai.ignored, request_);
   TextCuts cuts;
   BRAID_RETURN_IF_FAULT(
       FillTextInputs(request_, servable_->info(), servable_->input_allocator(), *request, cuts));
@@ -180,6 +182,7 @@ FieldFault OpenAiCall::BeginRaw(std::unique_ptr<InferenceRequest> request) {
 }
 
 FieldFault OpenAiCall::BeginEmbedding(std::unique_ptr<InferenceRequest> request) {
+  Trace(*request);
   return EmbeddingRun::Begin(request_, std::move(request), setup_.exchange, cancellation_);
 }
 
@@ -201,25 +204,44 @@ FieldFault OpenAiCall::BeginGraph(std::unique_ptr<InferenceRequest> request) {
 
 void OpenAiCall::Run(std::unique_ptr<InferenceRequest> request) {
   request->cancellation = cancellation_;
-  StartTrace(setup_.context->tracer, *request, TraceOriginOf(setup_.exchange->head(), received_ns_));
-  trace_ = request->trace;
+  Trace(*request);
   self_ = shared_from_this();
+  begun_ = true;
   BeginRequest(std::move(request), *this);
 }
 
+void OpenAiCall::Trace(InferenceRequest& request) {
+  StartTrace(setup_.context->tracer, request, TraceOriginOf(setup_.exchange->head(), received_ns_));
+  trace_ = request.trace;
+}
+
 FieldFault OpenAiCall::RunGraph(std::unique_ptr<InferenceRequest> request) {
-  auto opened = servable_->OpenStream(*request, *this);
-  if (!opened.ok()) return {opened.status(), ""};
+  if (Status admitted = servable_->Admit(*request); !admitted.ok()) return {std::move(admitted), ""};
+  Trace(*request);
+  // A run that fails at once may end on another thread before OpenStream() returns.
   self_ = shared_from_this();
-  stream_ = *opened;
+  auto opened = servable_->OpenStream(*request, *this);
+  if (!opened.ok()) {
+    self_.reset();
+    return {opened.status(), ""};
+  }
+  begun_ = true;
   const std::shared_ptr<ServableStream> stream = *std::move(opened);
+  {
+    MutexLock lock(mutex_);
+    if (!ended_) stream_ = stream;
+  }
   cancellation_->SetListener([weak = std::weak_ptr(stream)] {
     if (const auto running = weak.lock()) running->Cancel();
   });
   // The run may end at any time from now on.
-  if (const Status pushed = stream->Push(*request); pushed.ok()) {
+  if (Status pushed = stream->Push(*request); pushed.ok()) {
     stream->CloseInputs();
   } else {
+    {
+      MutexLock lock(mutex_);
+      refused_ = std::move(pushed);
+    }
     stream->Cancel();
   }
   return {};
@@ -231,7 +253,7 @@ std::string OpenAiCall::Document(std::string_view path_name, std::string_view pa
     std::string name(ToStd(field.name_string()));
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    if (setup_.context->http_headers.Withholds(name)) continue;
+    if (setup_.context->http_headers.Withholds(name) || std::ranges::count(kCredentials, name) > 0) continue;
     const std::string value = ToUtf8(ToStd(field.value()));
     const auto known = headers.find(name);
     headers[name] = known == headers.end() ? value : known->get<std::string>() + ", " + value;
@@ -257,7 +279,14 @@ void OpenAiCall::Respond(InferenceResponse response, const std::string&) {
 
 void OpenAiCall::End(Status status) {
   const std::shared_ptr<OpenAiCall> self = std::move(self_);
-  const std::shared_ptr<ServableStream> stream = std::move(stream_);
+  std::shared_ptr<ServableStream> stream;
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    stream = std::move(stream_);
+    if (!refused_.ok()) status = refused_;
+  }
+  trace_.reset();
   if (done_) return;
   if (status.ok()) {
     Finish();
@@ -285,6 +314,7 @@ void OpenAiCall::Take(InferenceResponse response) {
 }
 
 void OpenAiCall::Finish() {
+  const RetryingAllocation retrying;  // the client waits for the end
   std::string last;
   if (const Status status = Guarded([&] { return reply_->End(last); }); !status.ok()) {
     Fail(status);
@@ -316,6 +346,7 @@ void OpenAiCall::Fail(const Status& status, std::string_view param, std::string_
 
 void OpenAiCall::SendEvents(std::string_view events) {
   if (!streaming_) {
+    const RetryingAllocation retrying;
     streaming_ = true;
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";

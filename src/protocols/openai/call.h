@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "protocols/http/protocol.h"
 #include "protocols/inference/context.h"
 #include "protocols/openai/reply.h"
@@ -47,8 +48,9 @@ class OpenAiCall final : public HttpCall,
   void End(Status status) override;
 
  private:
-  // Looks the model up and begins the request. Runs on the io thread.
+  // Looks the model up and begins the request, or answers with the error. Runs on the io thread.
   void Start();
+  FieldFault Find();
   void StartAfterLoad();
   FieldFault Begin(std::unique_ptr<ServableHandle> handle);
   FieldFault BeginText(std::unique_ptr<InferenceRequest> request);
@@ -56,6 +58,7 @@ class OpenAiCall final : public HttpCall,
   FieldFault BeginEmbedding(std::unique_ptr<InferenceRequest> request);
   FieldFault BeginGraph(std::unique_ptr<InferenceRequest> request);
   void Run(std::unique_ptr<InferenceRequest> request);
+  void Trace(InferenceRequest& request);
   FieldFault RunGraph(std::unique_ptr<InferenceRequest> request);
 
   OpenAiReplyFacts Facts() const;
@@ -82,8 +85,15 @@ class OpenAiCall final : public HttpCall,
 
   std::shared_ptr<Servable> servable_;  // for its statistics; set when the request begins
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
-  std::shared_ptr<ServableStream> stream_;  // of a graph
   std::shared_ptr<RequestTrace> trace_;
+  bool begun_ = false;  // a request runs, and answers; used on the io thread
+
+  Mutex mutex_;
+  // Of a graph: its run, whether that has ended, and the error of its only message.
+  std::shared_ptr<ServableStream> stream_ BRAID_GUARDED_BY(mutex_);
+  bool ended_ BRAID_GUARDED_BY(mutex_) = false;
+  Status refused_ BRAID_GUARDED_BY(mutex_);
+
   // Keeps this object alive while the request runs.
   std::shared_ptr<OpenAiCall> self_;
 

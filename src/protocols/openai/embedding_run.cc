@@ -1,7 +1,9 @@
 #include "protocols/openai/embedding_run.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/beast/core/detail/base64.hpp>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -11,9 +13,19 @@
 #include "protocols/json/values.h"
 #include "protocols/openai/errors.h"
 #include "protocols/openai/tensors.h"
+#include "protocols/openai/text_inputs.h"
 
 namespace braid {
 namespace {
+
+bool IsFinite(std::string_view bytes) {
+  for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
 
 // Appends the row's numbers as a list, or its bytes as base64.
 void AppendRow(std::string& out, std::string_view row, bool base64) {
@@ -100,18 +112,7 @@ FieldFault EmbeddingRun::Read(const OpenAiRequest& from) {
   }
   const Json* format = FieldOf(from.body, "encoding_format");
   base64_ = format != nullptr && *format == "base64";
-  if (const Json* dimensions = FieldOf(from.body, "dimensions")) {
-    const TensorSpec* spec = info.FindInput("dimensions");
-    const auto& ignored = info.openai.ignored;
-    if (spec != nullptr) {
-      auto tensor = InputOf(*spec, *dimensions, false, identity_->servable->get().input_allocator());
-      if (!tensor.ok()) return {tensor.status(), "dimensions"};
-      dimensions_ = *std::move(tensor);
-    } else if (std::find(ignored.begin(), ignored.end(), "dimensions") == ignored.end()) {
-      return InvalidField(
-          "'dimensions' is not supported: model '" + info.name + "' has no input 'dimensions'", "dimensions");
-    }
-  }
+  BRAID_RETURN_IF_FAULT(ReadMore(from, info));
   const TensorSpec& spec = *info.FindInput(kPromptInput);
   part_size_ = texts_.size();
   if (info.max_batch_size > 0) {
@@ -121,6 +122,30 @@ FieldFault EmbeddingRun::Read(const OpenAiRequest& from) {
   }
   MutexLock lock(mutex_);
   rows_.resize(texts_.size());
+  return {};
+}
+
+FieldFault EmbeddingRun::ReadMore(const OpenAiRequest& from, const ServableInfo& info) {
+  constexpr std::array kRead = {"model", "input", "encoding_format", "user"};
+  const auto& ignored = info.openai.ignored;
+  for (const auto& [name, value] : from.body.items()) {
+    if (value.is_null() || std::find(kRead.begin(), kRead.end(), name) != kRead.end()) continue;
+    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) continue;
+    const TensorSpec* spec = info.FindInput(name);
+    if (name == kPromptInput || (name == "dimensions" && spec == nullptr)) {
+      return InvalidField("'" + name + "' is not supported: model '" + info.name +
+                              (spec == nullptr ? "' has no input '" + name + "'" : "' gets the texts there"),
+                          name);
+    }
+    if (spec == nullptr) {
+      BRAID_RETURN_IF_FAULT(AddParameter(name, value, identity_->parameters));
+      continue;
+    }
+    auto tensor =
+        InputOf(*spec, value, info.max_batch_size > 0, identity_->servable->get().input_allocator());
+    if (!tensor.ok()) return {tensor.status(), name};
+    more_.push_back(*std::move(tensor));
+  }
   return {};
 }
 
@@ -134,6 +159,7 @@ Result<std::unique_ptr<InferenceRequest>> EmbeddingRun::MakePart(size_t number) 
   request->model_name = identity_->model_name;
   request->start_ns = identity_->start_ns;
   request->parameters = identity_->parameters;
+  if (identity_->trace != nullptr) request->trace = identity_->trace->StartChild(info.name, info.version);
   request->servable = identity_->servable->Another();
   const TensorSpec& spec = *info.FindInput(kPromptInput);
   Shape shape = spec.shape;
@@ -155,18 +181,16 @@ Result<std::unique_ptr<InferenceRequest>> EmbeddingRun::MakePart(size_t number) 
                          TextTensor(kPromptInput, std::move(shape), std::span(texts_).subspan(begin, count),
                                     servable.input_allocator()));
   request->inputs.push_back(std::move(input));
-  if (dimensions_) {
-    Tensor& dimensions = request->inputs.emplace_back(*dimensions_);
-    if (batching) {
-      // The same number for each row.
-      BRAID_ASSIGN_OR_RETURN(dimensions.data,
-                             servable.input_allocator().Allocate(dimensions_->data.size() * count));
-      for (size_t i = 0; i < count; ++i) {
-        std::memcpy(dimensions.data.mutable_data() + i * dimensions_->data.size(), dimensions_->data.data(),
-                    dimensions_->data.size());
-      }
-      if (!dimensions.shape.empty()) dimensions.shape[0] = static_cast<int64_t>(count);
+  for (const Tensor& given : more_) {
+    Tensor& tensor = request->inputs.emplace_back(given);
+    if (!batching || tensor.shape.empty()) continue;
+    // The same values for each row.
+    const size_t row = given.data.size();
+    BRAID_ASSIGN_OR_RETURN(tensor.data, servable.input_allocator().Allocate(row * count));
+    for (size_t i = 0; i < count; ++i) {
+      std::copy_n(given.data.data(), row, tensor.data.mutable_data() + i * row);
     }
+    tensor.shape[0] = static_cast<int64_t>(count);
   }
   return request;
 }
@@ -190,20 +214,21 @@ void EmbeddingRun::Advance() {
       number = next_++;
       ++running_;
     }
-    Result<std::unique_ptr<InferenceRequest>> made = InternalError("no request");
-    if (Status fault = Guarded([&] { made = MakePart(number); }); !fault.ok()) made = fault;
-    if (!made.ok()) {
-      OnPartEnd(made.status());
-      continue;
-    }
-    std::unique_ptr<InferenceRequest> request = *std::move(made);
-    request->cancellation = std::make_shared<Cancellation>();
-    {
+    std::unique_ptr<InferenceRequest> request;
+    std::unique_ptr<Part> sink;
+    const Status made = Guarded([&]() -> Status {
+      BRAID_ASSIGN_OR_RETURN(request, MakePart(number));
+      request->cancellation = std::make_shared<Cancellation>();
+      sink = std::make_unique<Part>(shared_from_this(), number);
       MutexLock lock(mutex_);
       parts_.push_back(request->cancellation);
+      return OkStatus();
+    });
+    if (!made.ok()) {
+      OnPartEnd(made);
+      continue;
     }
     if (cancellation_->cancelled()) request->cancellation->Cancel();
-    auto sink = std::make_unique<Part>(shared_from_this(), number);
     BeginRequest(std::move(request), *sink.release());
   }
 }
@@ -222,6 +247,10 @@ Status EmbeddingRun::Take(size_t number, const InferenceResponse& response) {
   }
   BRAID_ASSIGN_OR_RETURN(const auto tokens, SumOfOutput(response, "num_input_tokens"));
   const size_t width = output->data.size() / count;
+  if (!base64_ && !IsFinite(output->data.text())) {
+    return InternalError(
+        "the model's output 'embedding' has numbers that JSON cannot carry: NaN or Infinity");
+  }
   MutexLock lock(mutex_);
   for (size_t i = 0; i < count; ++i) rows_[begin + i] = output->data.text().substr(i * width, width);
   tokens_ += tokens.value_or(0);
@@ -249,8 +278,9 @@ void EmbeddingRun::OnPartEnd(const Status& status) {
 
 void EmbeddingRun::Answer(const Status& status) {
   exchange_->Respond(MakeResponse([&]() -> Result<HttpResponse> {
-    if (!status.ok()) return OpenAiError(status);
-    return JsonResponse(Body());
+    HttpResponse response = status.ok() ? JsonResponse(Body()) : OpenAiError(status);
+    response.headers.emplace_back(kRequestIdHeader, identity_->id);
+    return response;
   }));
 }
 

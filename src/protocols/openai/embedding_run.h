@@ -3,8 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +30,8 @@ class EmbeddingRun final : public std::enable_shared_from_this<EmbeddingRun> {
   class Part;
 
   FieldFault Read(const OpenAiRequest& from);
+  // Reads the fields beside the texts: inputs of the model, and parameters.
+  FieldFault ReadMore(const OpenAiRequest& from, const ServableInfo& info);
   // Begins requests until enough of them run.
   void Advance();
   Result<std::unique_ptr<InferenceRequest>> MakePart(size_t number);
@@ -45,8 +45,8 @@ class EmbeddingRun final : public std::enable_shared_from_this<EmbeddingRun> {
   std::unique_ptr<InferenceRequest> identity_;        // what all requests have
   std::string model_;
   std::vector<std::string> texts_;
-  size_t part_size_ = 1;  // texts of one request
-  std::optional<Tensor> dimensions_;
+  size_t part_size_ = 1;      // texts of one request
+  std::vector<Tensor> more_;  // further inputs, for one text or row
   bool base64_ = false;
 
   mutable Mutex mutex_;

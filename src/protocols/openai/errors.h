@@ -21,6 +21,8 @@ HttpResponse OpenAiError(const Status& status, std::string_view param = {}, std:
 // Returns an error of the server with its body in OpenAI's form. Other responses stay as they are.
 HttpResponse InOpenAiForm(HttpResponse response);
 
+// The header of a request, and of its response, with the request's id.
+inline constexpr std::string_view kRequestIdHeader = "x-request-id";
 // "model_not_found".
 inline constexpr std::string_view kModelNotFound = "model_not_found";
 

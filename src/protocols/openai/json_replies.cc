@@ -67,6 +67,17 @@ class RawReply final : public OpenAiReply {
   std::string body_;
 };
 
+// Whether a line of an event is the end of the stream.
+bool EndsStream(std::string_view event) {
+  for (size_t at = 0; at < event.size();) {
+    const size_t end = std::min(event.find_first_of("\r\n", at), event.size());
+    const std::string_view line = event.substr(at, end - at);
+    if (line == "data: [DONE]" || line == "data:[DONE]") return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 class PayloadReply final : public OpenAiReply {
  public:
   explicit PayloadReply(bool stream) : stream_(stream) {}
@@ -79,17 +90,18 @@ class PayloadReply final : public OpenAiReply {
       complete_ = true;
       return OkStatus();
     }
-    done_ = done_ || text.find(kDoneText) != std::string_view::npos;
     if (text.starts_with("data:") || text.starts_with("event:") || text.starts_with(":")) {
+      done_ = done_ || EndsStream(text);
       events += text;
       while (!events.ends_with("\n\n")) events += "\n";
       return OkStatus();
     }
+    if (text == kDoneText) return OkStatus();
     // Each line of the text is a line of the event.
     for (size_t at = 0; at <= text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
+      const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
       events.append("data: ").append(text.substr(at, end - at)).append("\n");
-      at = end + 1;
+      at = end + (text.substr(end).starts_with("\r\n") ? 2 : 1);
     }
     events += "\n";
     return OkStatus();

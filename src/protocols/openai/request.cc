@@ -9,7 +9,9 @@ namespace braid {
 namespace {
 
 constexpr size_t kMostShown = 80;
-constexpr size_t kMostStops = 64;
+// The text is searched for each stop text, on a thread that all requests of an instance share.
+constexpr size_t kMostStops = 16;
+constexpr size_t kMostStopBytes = 256;
 
 // Whether a field has a valid value, and the expected values in words.
 struct Rule {
@@ -34,7 +36,10 @@ bool IsText(const Json& value) { return value.is_string(); }
 bool IsObject(const Json& value) { return value.is_object(); }
 bool IsList(const Json& value) { return value.is_array(); }
 bool IsStop(const Json& value) {
-  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    return !text.empty() && text.size() <= kMostStopBytes;
+  }
   return value.is_array() && value.size() <= kMostStops &&
          std::all_of(value.begin(), value.end(),
                      [](const Json& each) { return each.is_string() && IsStop(each); });
@@ -52,16 +57,17 @@ constexpr Rule kCommon[] = {
     {"max_tokens", IsInteger<1, INT64_MAX>, "a positive integer"},
     {"temperature", IsNumber<0, 2>, "a number from 0 to 2"},
     {"top_p", IsNumber<0, 1>, "a number from 0 to 1"},
-    {"stop", IsStop, "a text, or a list of at most 64 texts, none of them empty"},
+    {"stop", IsStop, "a text of 1 to 256 bytes, or a list of at most 16 of them"},
     {"frequency_penalty", IsNumber<-2, 2>, "a number from -2 to 2"},
     {"presence_penalty", IsNumber<-2, 2>, "a number from -2 to 2"},
     {"seed", IsInteger<INT64_MIN, INT64_MAX>, "an integer"},
     {"user", IsText, "a text"},
     {"logit_bias", IsObject, "an object"},
+    {"max_completion_tokens", IsInteger<1, INT64_MAX>, "a positive integer"},
+    {"echo", IsBool, "true or false"},
 };
 constexpr Rule kChat[] = {
     {"messages", IsList, "a list of messages"},
-    {"max_completion_tokens", IsInteger<1, INT64_MAX>, "a positive integer"},
     {"logprobs", IsBool, "true or false"},
     {"top_logprobs", IsInteger<0, 20>, "an integer from 0 to 20"},
     {"tools", IsTools, "a list of objects"},
@@ -72,7 +78,6 @@ constexpr Rule kChat[] = {
 constexpr Rule kCompletion[] = {
     {"logprobs", IsInteger<0, 5>, "an integer from 0 to 5"},
     {"best_of", IsInteger<1, 128>, "an integer from 1 to 128"},
-    {"echo", IsBool, "true or false"},
     {"suffix", IsText, "a text"},
 };
 constexpr Rule kEmbedding[] = {
@@ -106,12 +111,21 @@ bool IsRole(const Json& role) {
   return std::any_of(kRoles.begin(), kRoles.end(), [&](const char* each) { return role == each; });
 }
 
+bool IsToolCall(const Json& call) {
+  const Json* function = call.is_object() ? FieldOf(call, "function") : nullptr;
+  return function != nullptr && function->is_object();
+}
+
 FieldFault CheckMessage(const Json& message, const std::string& place) {
   if (!message.is_object()) return Wrong(place, "an object with role and content", message);
   const Json* role = FieldOf(message, "role");
   if (role == nullptr) return Missing(place + ".role", "the name of a role");
   if (!IsRole(*role)) {
     return Wrong(place + ".role", "system, developer, user, assistant, tool or function", *role);
+  }
+  if (const Json* calls = FieldOf(message, "tool_calls");
+      calls != nullptr && !(calls->is_array() && std::all_of(calls->begin(), calls->end(), IsToolCall))) {
+    return Wrong(place + ".tool_calls", "a list of objects with 'function', an object", *calls);
   }
   const Json* content = FieldOf(message, "content");
   // An assistant's message with tool calls needs no text.
@@ -155,6 +169,30 @@ FieldFault ReadStreamOptions(const Json& body, OpenAiRequest& request) {
   return {};
 }
 
+// Measures the work of building a Json: each member is compared with those before it in its object.
+class MemberWork final : public JsonEvents {
+ public:
+  static constexpr uint64_t kMost = 20'000'000;
+
+  bool start_object(std::size_t) override {
+    members_.push_back(0);
+    return true;
+  }
+  bool key(std::string&) override { return (work_ += members_.back()++) <= kMost; }
+  bool end_object() override {
+    members_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+  bool too_much() const { return work_ > kMost; }
+
+ private:
+  std::vector<uint64_t> members_;  // so far, of the objects that are open
+  uint64_t work_ = 0;
+};
+
 FieldFault ReadGeneration(const Json& body, OpenAiRequest& request) {
   if (const Json* stream = FieldOf(body, "stream")) request.stream = stream->get<bool>();
   BRAID_RETURN_IF_FAULT(ReadStreamOptions(body, request));
@@ -189,7 +227,22 @@ std::optional<std::string> TextOfContent(const Json& content) {
   return text;
 }
 
+void IgnoreFields(std::span<const std::string> names, OpenAiRequest& request) {
+  for (const std::string& name : names) request.body.erase(name);
+  request.stop.clear();
+  request.max_tokens.reset();
+  request.choices = 1;
+  (void)ReadGeneration(request.body, request);  // its values are valid
+}
+
 FieldFault ReadOpenAiRequest(OpenAiRoute route, std::string_view text, OpenAiRequest& request) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) {
+    return InvalidField("the body must be JSON without a byte order mark", "");
+  }
+  MemberWork work;
+  (void)ReadJson(text, work);
+  if (work.too_much()) return InvalidField("the body has objects with too many members", "");
   auto parsed = CheckedJson(text);
   if (!parsed.ok()) {
     // The parser's own name of the fault is of no use to clients.

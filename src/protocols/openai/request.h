@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ struct OpenAiRequest {
 
 // Reads and checks a body. Errors: INVALID_ARGUMENT with the wrong field, its value, and the expected values.
 FieldFault ReadOpenAiRequest(OpenAiRoute route, std::string_view text, OpenAiRequest& request);
+
+// Drops fields of a request, as if they were not given. REQUIRES: kText; none of the names is `model`,
+// `messages`, `prompt`, `stream` or `stream_options`.
+void IgnoreFields(std::span<const std::string> names, OpenAiRequest& request);
 
 // Returns the field, or null if it is absent or null.
 const Json* FieldOf(const Json& object, std::string_view name);

@@ -62,7 +62,15 @@ TEST(OpenAiRequest, NamesTheFieldThatIsWrong) {
            Case{kChat, chat + R"("stream_options":{}})", "stream_options",
                 "'stream_options' needs \"stream\": true"},
            Case{kChat, chat + R"("stop":""})", "stop",
-                "'stop' must be a text, or a list of at most 64 texts, none of them empty, but it is \"\""},
+                "'stop' must be a text of 1 to 256 bytes, or a list of at most 16 of them, but it is \"\""},
+           Case{kChat, chat + R"("echo":"yes"})", "echo", "'echo' must be true or false, but it is \"yes\""},
+           Case{kCompletion, R"({"model":"m","max_completion_tokens":"x"})", "max_completion_tokens",
+                "'max_completion_tokens' must be a positive integer, but it is \"x\""},
+           Case{kChat, R"({"model":"m","messages":[{"role":"assistant","tool_calls":"abc"}]})",
+                "messages[0].tool_calls",
+                "'messages[0].tool_calls' must be a list of objects with 'function', an object, but it is "
+                "\"abc\""},
+           Case{kChat, "\xef\xbb\xbf{}", "", "the body must be JSON without a byte order mark"},
            Case{kCompletion, R"({"model":"m","logprobs":true})", "logprobs",
                 "'logprobs' must be an integer from 0 to 5, but it is true"},
            Case{kEmbedding, R"({"model":"m","encoding_format":"int8"})", "encoding_format",
@@ -76,6 +84,38 @@ TEST(OpenAiRequest, NamesTheFieldThatIsWrong) {
   EXPECT_TRUE(no_json.status.message().starts_with("the body is not JSON: parse error at line 1, column 2"))
       << no_json.status;
   EXPECT_TRUE(Read(kChat, chat + R"("n":1})").ok());
+}
+
+TEST(OpenAiRequest, RefusesNumbersOutOfRange) {
+  const FieldFault fault =
+      Read(OpenAiRoute::kCompletion, R"({"model":"m","prompt":"x","temperature":1e999})");
+  EXPECT_EQ(fault.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(fault.status.message().starts_with("the body is not JSON: ")) << fault.status;
+}
+
+// Members are compared with each other, so their number is limited.
+TEST(OpenAiRequest, RefusesObjectsWithTooManyMembers) {
+  const auto body = [](int members) {
+    std::string text = R"({"model":"m","prompt":"x","logit_bias":{"0":1)";
+    for (int i = 1; i < members; ++i) text += ",\"" + std::to_string(i) + "\":1";
+    return text + "}}";
+  };
+  EXPECT_TRUE(Read(OpenAiRoute::kCompletion, body(2000)).ok());
+  EXPECT_EQ(Read(OpenAiRoute::kCompletion, body(20000)).status.message(),
+            "the body has objects with too many members");
+}
+
+TEST(OpenAiRequest, IgnoresFieldsAsIfTheyWereAbsent) {
+  OpenAiRequest request;
+  ASSERT_TRUE(ReadOpenAiRequest(OpenAiRoute::kCompletion,
+                                R"({"model":"m","n":3,"stop":"x","max_tokens":1,"max_completion_tokens":2})",
+                                request)
+                  .ok());
+  IgnoreFields(std::vector<std::string>{"n", "max_completion_tokens", "absent"}, request);
+  EXPECT_EQ(request.choices, 1);
+  EXPECT_EQ(request.max_tokens, 1);
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"x"}));
+  EXPECT_EQ(FieldOf(request.body, "n"), nullptr);
 }
 
 TEST(OpenAiRequest, JoinsTheTextsOfAMessage) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -39,6 +40,7 @@ class OpenAi : public testing::Test {
     // A row has the length of its text, and its place in the request.
     embedder_->set_responder([this](std::unique_ptr<InferenceRequest> request) {
       ++requests_;
+      parameters_ = ParametersToJson(request->parameters);
       InferenceResponse response;
       response.model_name = "embedder";
       std::string rows;
@@ -99,6 +101,7 @@ class OpenAi : public testing::Test {
   std::shared_ptr<FakeServable> writer_;
   std::shared_ptr<FakeServable> embedder_;
   std::atomic<int> requests_ = 0;  // to the embedder
+  std::string parameters_;         // of the last of them
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -229,6 +232,30 @@ TEST_F(OpenAi, WritesEmbeddingsAsBase64) {
   const Json reply = ParseJson(
       Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":"a","encoding_format":"base64"})").body);
   EXPECT_EQ(reply.at("data")[0].at("embedding"), "AACAPwAAAAA=");
+}
+
+TEST_F(OpenAi, SendsFurtherFieldsWithTexts) {
+  const TestResponse reply =
+      Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":"a","input_type":"query","user":"u"})");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(parameters_, R"({"input_type":"query"})");
+  EXPECT_NE(reply.header("x-request-id"), "");
+  EXPECT_EQ(Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":"a","dimensions":1})").status, 400);
+}
+
+TEST_F(OpenAi, RefusesNumbersThatJsonCannotCarry) {
+  embedder_->set_responder([](std::unique_ptr<InferenceRequest> request) {
+    const float row[] = {std::numeric_limits<float>::quiet_NaN(), 0};
+    InferenceResponse response;
+    response.model_name = "embedder";
+    response.outputs.push_back(
+        Tensor{"embedding", DataType::kFp32, {1, 2}, CopyToHeap(std::as_bytes(std::span(row)))});
+    request->Respond(std::move(response), true);
+  });
+  EXPECT_EQ(Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":"a"})").status, 500);
+  EXPECT_EQ(
+      Ask("POST", "/v1/embeddings", R"({"model":"embedder","input":"a","encoding_format":"base64"})").status,
+      200);
 }
 
 TEST_F(OpenAi, FailsAllTextsIfOneRequestFails) {

@@ -1,10 +1,18 @@
 #include "protocols/openai/stop_cutter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace braid {
 namespace {
+
+// As std::string::find(), but linear for every text.
+size_t PlaceOf(std::string_view text, std::string_view stop) {
+  const void* found = memmem(text.data(), text.size(), stop.data(), stop.size());
+  return found == nullptr ? std::string::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
 
 // Returns the length of the longest end of `text` that `stop` begins with.
 size_t Overlap(std::string_view text, std::string_view stop) {
@@ -32,7 +40,7 @@ std::string StopCutter::Add(std::string_view piece) {
   if (stopped_) return "";
   held_ += piece;
   size_t end = std::string::npos;
-  for (const std::string& stop : stops_) end = std::min(end, held_.find(stop));
+  for (const std::string& stop : stops_) end = std::min(end, PlaceOf(held_, stop));
   if (end != std::string::npos) {
     stopped_ = true;
     held_.resize(end);

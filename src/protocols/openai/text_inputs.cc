@@ -11,6 +11,7 @@ namespace braid {
 namespace {
 
 constexpr std::string_view kSampling = "sampling_parameters";
+constexpr size_t kMostParameters = 128;
 
 template <size_t count>
 bool IsOneOf(std::string_view name, const std::array<std::string_view, count>& names) {
@@ -86,7 +87,7 @@ class Filler {
     BRAID_RETURN_IF_FAULT(from_.route == OpenAiRoute::kChat ? AddChat() : AddPrompt());
     BRAID_RETURN_IF_FAULT(Add("stream", Json(from_.stream), "stream"));
     for (const auto& [name, value] : from_.body.items()) {
-      if (value.is_null() || IsOneOf(name, kOwn) || Ignores(name)) continue;
+      if (value.is_null() || IsOneOf(name, kOwn)) continue;
       BRAID_RETURN_IF_FAULT(AddField(name, value));
     }
     return AddSettings();
@@ -94,16 +95,14 @@ class Filler {
 
  private:
   bool Declares(std::string_view input) const { return info_.FindInput(input) != nullptr; }
-  bool Ignores(std::string_view name) const {
-    const auto& ignored = info_.openai.ignored;
-    return std::find(ignored.begin(), ignored.end(), name) != ignored.end();
-  }
   bool samples() const { return Declares(kSampling); }
 
   // Adds an input if the model declares it. A fault names `field`.
   FieldFault Add(std::string_view input, const Json& value, std::string_view field) {
     const TensorSpec* spec = info_.FindInput(input);
-    if (spec == nullptr) return {};
+    const bool given = std::any_of(request_.inputs.begin(), request_.inputs.end(),
+                                   [input](const Tensor& tensor) { return tensor.name == input; });
+    if (spec == nullptr || given) return {};
     auto tensor = InputOf(*spec, value, info_.max_batch_size > 0, allocator_);
     if (!tensor.ok()) return {tensor.status(), std::string(field)};
     request_.inputs.push_back(*std::move(tensor));
@@ -115,10 +114,13 @@ class Filler {
     if (name == "max_tokens" || name == "max_completion_tokens") return AddMaxTokens(name);
     if (name == "echo" && HasEchoInput()) return {};
     if (name == "logprobs" && Declares("return_logprobs")) return {};
-    if (Declares(name)) return name == std::string_view(kPromptInput) ? FieldFault() : Add(name, value, name);
+    if (name == kPromptInput) {
+      return InvalidField("'" + name + "' is the prompt; give it as 'prompt' or 'messages'", name);
+    }
+    if (Declares(name)) return Add(name, value, name);
     if (samples() || IsOneOf(name, kNotes)) return {};
     if (name == "chat_template_kwargs" && request_.renders_chat) return {};
-    if (!IsOneOf(name, kKnown)) return AddParameter(name, value);
+    if (!IsOneOf(name, kKnown)) return AddParameter(name, value, request_.parameters);
     if (IsNeutral(name, value) || (from_.route == OpenAiRoute::kChat && RendersTools(name))) return {};
     return Refused(name, info_, "has no input '" + name + "'");
   }
@@ -141,27 +143,6 @@ class Filler {
       return Refused(name, info_, "answers in one piece and has no input 'max_tokens'");
     }
     cuts_.tokens = from_.max_tokens;
-    return {};
-  }
-
-  // Unknown fields are for the model.
-  FieldFault AddParameter(const std::string& name, const Json& value) {
-    if (IsReservedParameter(name)) {
-      return InvalidField("'" + Shortened(name) + "' is a reserved name of KServe's protocol", name);
-    }
-    ParameterValue parameter;
-    if (value.is_boolean()) {
-      parameter = value.get<bool>();
-    } else if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-      parameter = value.get<uint64_t>();
-    } else if (value.is_number_integer()) {
-      parameter = value.get<int64_t>();
-    } else if (value.is_number()) {
-      parameter = value.get<double>();
-    } else {
-      parameter = value.is_string() ? value.get<std::string>() : DumpJson(value);
-    }
-    request_.parameters.emplace_back(name, std::move(parameter));
     return {};
   }
 
@@ -193,7 +174,7 @@ class Filler {
     if (!samples()) return {};
     Json sampling = Json::object();
     for (const auto& [name, value] : from_.body.items()) {
-      if (!value.is_null() && !IsOneOf(name, kOwn) && !Ignores(name)) sampling[name] = value;
+      if (!value.is_null() && !IsOneOf(name, kOwn)) sampling[name] = value;
     }
     if (const Json* newer = FieldOf(sampling, "max_completion_tokens")) {
       const Json most = *newer;
@@ -249,7 +230,7 @@ class Filler {
       if (!more->is_object())
         return InvalidField("'chat_template_kwargs' must be an object", "chat_template_kwargs");
       for (const auto& [name, value] : more->items()) {
-        if (!chat.contains(name)) chat[name] = value;
+        if (name != "tools" && !chat.contains(name)) chat[name] = value;
       }
     }
     request_.renders_chat = true;
@@ -272,6 +253,29 @@ class Filler {
 };
 
 }  // namespace
+
+FieldFault AddParameter(const std::string& name, const Json& value, Parameters& parameters) {
+  if (IsReservedParameter(name)) {
+    return InvalidField("'" + Shortened(name) + "' is a reserved name of KServe's protocol", Shortened(name));
+  }
+  if (parameters.size() >= kMostParameters) {
+    return InvalidField("the request has too many fields that are unknown to OpenAI's API", Shortened(name));
+  }
+  ParameterValue parameter;
+  if (value.is_boolean()) {
+    parameter = value.get<bool>();
+  } else if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    parameter = value.get<uint64_t>();
+  } else if (value.is_number_integer()) {
+    parameter = value.get<int64_t>();
+  } else if (value.is_number()) {
+    parameter = value.get<double>();
+  } else {
+    parameter = value.is_string() ? value.get<std::string>() : DumpJson(value);
+  }
+  parameters.emplace_back(name, std::move(parameter));
+  return {};
+}
 
 FieldFault FillTextInputs(const OpenAiRequest& from, const ServableInfo& info, BufferAllocator& allocator,
                           InferenceRequest& request, TextCuts& cuts) {

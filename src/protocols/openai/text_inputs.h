@@ -26,4 +26,8 @@ struct TextCuts {
 FieldFault FillTextInputs(const OpenAiRequest& from, const ServableInfo& info, BufferAllocator& allocator,
                           InferenceRequest& request, TextCuts& cuts);
 
+// Adds a field that OpenAI's API does not know to the parameters of the request. Errors: INVALID_ARGUMENT for a
+// reserved name, and for too many fields.
+FieldFault AddParameter(const std::string& name, const Json& value, Parameters& parameters);
+
 }  // namespace braid

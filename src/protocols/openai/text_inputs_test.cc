@@ -32,6 +32,7 @@ class TextInputs : public testing::Test {
         route, "{\"model\":\"m\"," + prompt + (fields.empty() ? "" : ",") + fields + "}", from));
     request_ = std::make_unique<InferenceRequest>();
     cuts_ = {};
+    IgnoreFields(info_.openai.ignored, from);
     return FillTextInputs(from, info_, heap_, *request_, cuts_);
   }
   // Returns "name[shape]bytes", without the length of a text; "" for none.
@@ -113,6 +114,10 @@ TEST_F(TextInputs, GivesUnknownFieldsAsParameters) {
   EXPECT_EQ(ParametersToJson(request_->parameters),
             R"({"top_k":3,"mode":"fast","deep":"{\"a\":1}","ratio":0.5,"on":true})");
   EXPECT_EQ(Fill(R"("sequence_id":3)").field, "sequence_id");
+  EXPECT_EQ(Fill(R"("text_input":"x")").field, "text_input");
+  std::string many = R"("f0":0)";
+  for (int i = 1; i < 200; ++i) many += ",\"f" + std::to_string(i) + "\":0";
+  EXPECT_EQ(Fill(many).status.message(), "the request has too many fields that are unknown to OpenAI's API");
 }
 
 TEST_F(TextInputs, GathersSamplingParameters) {
@@ -149,6 +154,13 @@ TEST_F(TextInputs, SaysWhichValueDoesNotFit) {
   Declare("half", DataType::kFp16);
   EXPECT_EQ(Fill(R"("half":1)").status.message(),
             "'half' cannot be given: the model's input has the datatype FP16");
+}
+
+TEST_F(TextInputs, AClientsSettingReplacesTheServers) {
+  Declare("return_num_input_tokens", DataType::kBool);
+  ASSERT_TRUE(Fill(R"("return_num_input_tokens":false)").ok());
+  EXPECT_EQ(Input("return_num_input_tokens"), "return_num_input_tokens[1]" + Bytes(false));
+  EXPECT_EQ(request_->inputs.size(), 2u);
 }
 
 TEST_F(TextInputs, TakesOnePrompt) {

@@ -30,7 +30,8 @@ void Join(Json& all, const Json& more) {
 
 void Append(Json& text, const Json& more) {
   if (!more.is_string()) return;
-  text = (text.is_string() ? text.get<std::string>() : "") + more.get<std::string>();
+  if (!text.is_string()) text = "";
+  text.get_ref<std::string&>() += more.get_ref<const std::string&>();
 }
 
 // The tool calls of one choice. A call may come in fragments, which have its index.
@@ -135,7 +136,7 @@ class TextReply final : public OpenAiReply {
     } else if (cuts_.tokens && choice.tokens >= *cuts_.tokens) {
       piece += choice.cutter.Rest();
       choice.over = true;
-      choice.finish_reason = "length";
+      if (choice.finish_reason.empty()) choice.finish_reason = "length";
     }
     if (facts_.stream) {
       if (!piece.empty() || !delta.is_null() || !logprobs.is_null() || !choice.begun)
@@ -168,7 +169,7 @@ class TextReply final : public OpenAiReply {
       BeginChunk(number, out);
       out += facts_.route == OpenAiRoute::kChat ? "\"delta\":{}" : "\"text\":\"\"";
       out += ",\"logprobs\":null,\"finish_reason\":";
-      AppendJsonString(out, ReasonOf(choice));
+      AppendJsonString(out, ToUtf8(ReasonOf(choice)));
       EndChunk(out);
     }
     if (facts_.include_usage && has_usage()) {
@@ -284,7 +285,7 @@ class TextReply final : public OpenAiReply {
       AppendJsonString(out, ToUtf8(choice.text));
     }
     out.append(",\"logprobs\":").append(DumpJson(choice.logprobs)).append(",\"finish_reason\":");
-    AppendJsonString(out, ReasonOf(choice));
+    AppendJsonString(out, ToUtf8(ReasonOf(choice)));
     out += "}";
   }
 

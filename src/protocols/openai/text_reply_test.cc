@@ -100,6 +100,12 @@ TEST_F(Reply, CutsAtTheTokenLimit) {
   EXPECT_TRUE(reply->complete());
 }
 
+TEST_F(Reply, TheModelsReasonIsStrongerThanTheTokenLimit) {
+  cuts_.tokens = max_tokens_ = 1;
+  const auto last = Response({{"text_output", "a"}, {"finish_reason", "stop"}});
+  EXPECT_NE(Run(*TextReply(false), {last}).back().find(R"("finish_reason":"stop")"), std::string::npos);
+}
+
 TEST_F(Reply, SendsUsageLastWhenAsked) {
   include_usage_ = true;
   const auto events = Run(*TextReply(true), {Text("a", {{"num_input_tokens", int64_t{3}}}),
@@ -170,6 +176,9 @@ TEST_F(Reply, RefusesOutputsOfAnotherForm) {
 
 TEST_F(Reply, RepairsTextThatIsNotUtf8) {
   EXPECT_NE(Run(*TextReply(false), {Text("a\xff")}).back().find("\"a\xef\xbf\xbd\""), std::string::npos);
+  const auto reason = Response({{"text_output", "a"}, {"finish_reason", "\xff"}});
+  EXPECT_NE(Run(*TextReply(false), {reason}).back().find("\"finish_reason\":\"\xef\xbf\xbd\""),
+            std::string::npos);
 }
 
 TEST_F(Reply, CompletesTheJsonOfARawModel) {
@@ -199,6 +208,11 @@ TEST_F(Reply, FramesTheTextOfAGraph) {
       (std::vector<std::string>{"data: a\ndata: b\n\n", "data: c\n\n", "data: d\n\n", ": note\n\n", kEnd}));
   EXPECT_EQ(Run(*MakePayloadReply(true), {text("data: [DONE]\n\n")}),
             (std::vector<std::string>{"data: [DONE]\n\n", ""}));
+  // Text about the end is not the end.
+  EXPECT_EQ(Run(*MakePayloadReply(true),
+                {text("data: {\"x\":\"say [DONE] now\"}"), text("a\rb\r\nc"), text("[DONE]")}),
+            (std::vector<std::string>{"data: {\"x\":\"say [DONE] now\"}\n\n", "data: a\ndata: b\ndata: c\n\n",
+                                      "", kEnd}));
   EXPECT_EQ(Run(*MakePayloadReply(false), {text("{}"), text("more")}).back(), "{}");
   EXPECT_EQ(Run(*MakePayloadReply(false), {}).back(), "the graph ended the request without a reply");
 }
