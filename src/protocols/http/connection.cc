@@ -300,6 +300,8 @@ Connection::Step Connection::AfterSend() {
 }
 
 Connection::Step Connection::AnswerEarly(HttpResponse response) {
+  if (response.status >= 400 && head_done_ && parser_)
+    response = io_->service().Shape(head(), std::move(response));
   call_.reset();
   body_.Drop();
   if (body_.chunked() || expects_continue_ || body_.left() > kMaxDiscardBytes || io_->draining())

@@ -105,6 +105,10 @@ class HttpService {
       // Shared because a call may still be inside Respond().
       std::variant<HttpResponse, std::shared_ptr<HttpCall>>;
   virtual Answer OnRequest(const std::shared_ptr<HttpExchange>& exchange) = 0;
+
+  // Gives an error from before a call owns its exchange the form of the request's protocol: one of the core's
+  // own, such as 413, or a refusal. The default changes nothing.
+  virtual HttpResponse Shape(const HttpHead&, HttpResponse refusal) { return refusal; }
 };
 
 // Calls `handle` with the whole body once it has arrived. For requests with small bodies.

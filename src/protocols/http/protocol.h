@@ -48,6 +48,9 @@ class HttpProtocol {
   // exchange's io thread.
   virtual std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
                                                     const std::shared_ptr<HttpExchange>& exchange) = 0;
+
+  // See HttpService. Called for the requests of all protocols; the others' stay as they are.
+  virtual HttpResponse Shape(const HttpHead&, HttpResponse refusal) { return refusal; }
 };
 
 }  // namespace braid

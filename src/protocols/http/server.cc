@@ -97,6 +97,10 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     }
     return ErrorResponse(404, "Not Found");
   }
+  HttpResponse Shape(const HttpHead& head, HttpResponse refusal) override {
+    for (HttpProtocol* protocol : protocols_) refusal = protocol->Shape(head, std::move(refusal));
+    return refusal;
+  }
 
  private:
   Answer Dispatch(HttpProtocol& protocol, HttpRequest& request) override {

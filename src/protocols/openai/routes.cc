@@ -89,9 +89,7 @@ std::optional<HttpService::Answer> OpenAiRoutes::Answer(HttpProtocolHost& host,
     // TensorFlow Serving's API describes models that this one does not serve.
     if (shared && tfs_ != nullptr && request.model && Find(context_.catalog, *request.model) == nullptr)
       return std::nullopt;
-    HttpService::Answer answer = host.Dispatch(*this, request);
-    if (auto* response = std::get_if<HttpResponse>(&answer)) *response = InOpenAiForm(std::move(*response));
-    return answer;
+    return host.Dispatch(*this, request);
   }
   // Other paths below /v1 are TensorFlow Serving's.
   const bool lacking = std::any_of(std::begin(kLacking), std::end(kLacking),
@@ -103,6 +101,14 @@ std::optional<HttpService::Answer> OpenAiRoutes::Answer(HttpProtocolHost& host,
           ? ErrorResponse(405, std::string(RouteMethod(exchange->head())) + " is not allowed here")
           : ErrorResponse(404, "there is no route '" + std::string(path) + "'");
   return InOpenAiForm(std::move(response));
+}
+
+HttpResponse OpenAiRoutes::Shape(const HttpHead& head, HttpResponse refusal) {
+  const HttpMatch match = MatchRoute(Routes(), RouteMethod(head), PathOf(head));
+  // TensorFlow Serving's clients ask for a model below /v1, too.
+  const bool shared = match.model && PathOf(head).starts_with("/v1/");
+  const bool own = match.found == HttpMatch::Found::kRoute && !shared;
+  return own ? InOpenAiForm(std::move(refusal)) : std::move(refusal);
 }
 
 HttpResponse OpenAiRoutes::Models(HttpRequest& request) {

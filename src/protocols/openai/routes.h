@@ -31,6 +31,7 @@ class OpenAiRoutes final : public HttpProtocol {
   void SetIoThreads(size_t count) override;
   std::optional<HttpService::Answer> Answer(HttpProtocolHost& host,
                                             const std::shared_ptr<HttpExchange>& exchange) override;
+  HttpResponse Shape(const HttpHead& head, HttpResponse refusal) override;
 
  private:
   HttpResponse Models(HttpRequest& request);

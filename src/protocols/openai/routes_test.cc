@@ -140,6 +140,17 @@ TEST_F(OpenAi, RefusesInOpenAisForm) {
   EXPECT_EQ(error(Ask("GET", "/v1/models")), "503 server_error null null");
 }
 
+TEST_F(OpenAi, ShapesErrorsOfTheTransport) {
+  TestClient client = Connect();
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n");
+  const auto refused = client.Read();
+  EXPECT_EQ(refused->status, 413);
+  EXPECT_EQ(ParseJson(refused->body).at("error").at("type"), "invalid_request_error");
+  TestClient other = Connect();
+  other.Send("POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n");
+  EXPECT_TRUE(ParseJson(other.Read()->body).at("error").is_string());
+}
+
 TEST_F(OpenAi, StreamsEachPieceAtOnce) {
   TestClient client = Connect();
   auto request = Run(client, true);
