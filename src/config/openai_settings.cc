@@ -87,7 +87,20 @@ FieldFault CheckOpenAiSettings(const ModelConfig& config) {
                         "parameters[" + std::string(kOpenAiIgnoreParameter) + "].value.string_value");
   }
   const std::string name = ValueOf(config, kOpenAiParameter);
-  if (name.empty() || name == kOff) return {};
+  if (name == kOff) return {};
+  const OpenAiConvention found = OpenAiConventionOf(config);
+  const bool ignores = found.kind == OpenAiKind::kText || found.kind == OpenAiKind::kEmbedding;
+  for (const auto& [parameter, works] :
+       {std::pair(kOpenAiIgnoreParameter, ignores), std::pair(kChatTemplateParameter, found.renders_chats)}) {
+    if (works || ValueOf(config, parameter).empty()) continue;
+    return InvalidField("parameter " + std::string(parameter) + " of model '" + config.name() +
+                            "' has no effect: " +
+                            (parameter == kOpenAiIgnoreParameter
+                                 ? "only models with the convention text or embedding get single fields"
+                                 : "only text models without an input 'messages' have a chat template"),
+                        "parameters[" + std::string(parameter) + "].value.string_value");
+  }
+  if (name.empty()) return {};
   const std::string field = "parameters[" + std::string(kOpenAiParameter) + "].value.string_value";
   const std::string who =
       "parameter openai of model '" + config.name() + "' is '" + Shortened(name, 64) + "'";

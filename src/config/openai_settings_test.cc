@@ -56,6 +56,18 @@ TEST(OpenAiSettings, FindsFaults) {
       "parameter openai of model 'm' is 'embedding', which needs an input 'text_input' of TYPE_STRING and "
       "an output 'embedding' of TYPE_FP32");
   EXPECT_TRUE(CheckOpenAiSettings(Config(Parameter("openai", "off"))).ok());
+  // Nothing is accepted and ignored.
+  const std::string raw = Tensors("openai_request", "openai_response", "TYPE_STRING");
+  EXPECT_EQ(CheckOpenAiSettings(Config(raw + Parameter("openai_ignore", "seed"))).field,
+            "parameters[openai_ignore].value.string_value");
+  EXPECT_EQ(CheckOpenAiSettings(Config(raw + Parameter("openai_chat_template", "x.jinja"))).field,
+            "parameters[openai_chat_template].value.string_value");
+  const std::string text = Tensors("text_input", "text_output", "TYPE_STRING");
+  EXPECT_TRUE(CheckOpenAiSettings(Config(text + Parameter("openai_chat_template", "x.jinja") +
+                                         Parameter("openai_ignore", "seed")))
+                  .ok());
+  EXPECT_EQ(CheckOpenAiSettings(Config(text + Parameter("openai_ignore", "messages"))).field,
+            "parameters[openai_ignore].value.string_value");
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 #include "load/grpc_connection.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "base/unique_fd.h"
+#include "load/testing/loopback_listener.h"
 
 namespace braid::load {
 namespace {
@@ -22,21 +21,10 @@ class Given final : public Exchange {
 // A server with large flow control windows; it reads only when told to.
 class SlowServer {
  public:
-  SlowServer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(listener_.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port_ = std::to_string(ntohs(address.sin_port));
-  }
-
-  const std::string& port() const { return port_; }
+  const std::string& port() const { return listener_.port(); }
 
   void Accept() {
-    client_.Reset(::accept(listener_.get(), nullptr, nullptr));
+    client_ = listener_.Accept();
     // SETTINGS with an initial window of 2^31 - 1, and WINDOW_UPDATE of the connection.
     const std::string frames("\0\0\6\4\0\0\0\0\0\0\4\x7f\xff\xff\xff\0\0\4\x8\0\0\0\0\0\x7f\xff\0\0", 28);
     EXPECT_EQ(::send(client_.get(), frames.data(), frames.size(), 0), static_cast<ssize_t>(frames.size()));
@@ -54,9 +42,8 @@ class SlowServer {
   }
 
  private:
-  UniqueFd listener_;
+  const LoopbackListener listener_;
   UniqueFd client_;
-  std::string port_;
 };
 
 TEST(GrpcConnection, SendsNothingOfAMessageThatItsOwnerHasBack) {

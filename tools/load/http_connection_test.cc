@@ -1,9 +1,7 @@
 #include "load/http_connection.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <optional>
@@ -12,6 +10,7 @@
 
 #include "base/unique_fd.h"
 #include "load/messages.h"
+#include "load/testing/loopback_listener.h"
 
 namespace braid::load {
 namespace {
@@ -22,17 +21,10 @@ using ::testing::HasSubstr;
 // A server that sends what a test tells it to.
 class ToldServer {
  public:
-  ToldServer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(listener_.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    auto dialer = Dialer::Make({"127.0.0.1", std::to_string(ntohs(address.sin_port))}, {});
+  ToldServer() {
+    auto dialer = Dialer::Make({"127.0.0.1", listener_.port()}, {});
     connection_ = Connection::Open(Protocol::kHttp, **dialer, 5, {}).value();
-    client_.Reset(::accept(listener_.get(), nullptr, nullptr));
+    client_ = listener_.Accept();
   }
 
   Connection& connection() { return *connection_; }
@@ -53,7 +45,7 @@ class ToldServer {
   void Close() { client_.Reset(); }
 
  private:
-  UniqueFd listener_;
+  const LoopbackListener listener_;
   UniqueFd client_;
   const OutgoingMessage message_{"/", "POST / HTTP/1.1\r\n\r\n"};
   std::unique_ptr<Connection> connection_;

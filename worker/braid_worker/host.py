@@ -127,7 +127,7 @@ class Host:
         try:
             prompt = self._chat.render(json.loads(document)).encode()
         except Exception as error:
-            return f"model '{self._model_name}': {error}"
+            return errors.for_clients(f"model '{self._model_name}': {error}")
         return len(prompt).to_bytes(4, "little") + prompt
 
     def load_sequence(self, correlation_id: int | str, state: bytes) -> None:

@@ -88,24 +88,24 @@ bool Worker::PrepareRequests() {
   size_t kept = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     RequestMessage& request = requests[i];
-    ResponseMessage refusal;
-    ErrorText why;
-    if (request.renders_chat) {
-      if (!RenderChat(request, why.told)) return false;
+    ResponseMessage refusal;  // kOk: none
+    std::string why;
+    if (request.renders_chat && !RenderChat(request, why)) {
       refusal.code = StatusCode::kInvalidArgument;
-    }
-    if (why.told.empty() && !request.inputs.empty() && request.inputs.back().name == kSequenceStateTensor) {
+    } else if (model_.saves_sequences && !request.inputs.empty() &&
+               request.inputs.back().name == kSequenceStateTensor) {
       const TensorMessage state = std::move(request.inputs.back());
       request.inputs.pop_back();
       if (!LoadSequence(request, state)) {
-        why = DescribeException();
-        SendLog(2, model_.model_file, why.line, why.logged);
+        const ErrorText fault = DescribeException();
+        SendLog(2, model_.model_file, fault.line, fault.logged);
+        why = fault.told;
         refusal.code = StatusCode::kInternal;
       }
     }
-    if (!why.told.empty()) {
+    if (refusal.code != StatusCode::kOk) {
       refusal.request_id = request.id;
-      refusal.error = why.told;
+      refusal.error = why;
       Encode(response_, refusal);
       if (const Status sent = Send(response_); !sent.ok()) {
         RaiseBroken(sent.message());
@@ -125,7 +125,10 @@ bool Worker::RenderChat(RequestMessage& request, std::string& refusal) {
                                    [](const TensorMessage& input) { return input.name == kPromptInput; });
   if (prompt == request.inputs.end()) return true;
   Ref tensor = Ref::Steal(MakeTensor(*prompt, nullptr));
-  if (!tensor) return false;
+  if (!tensor) {
+    refusal = DescribeException().told;
+    return false;
+  }
   const PyTensor& chat = ValueOf<PyTensor>(tensor.get());
   BytesElements elements({reinterpret_cast<const char*>(chat.data), chat.size});
   if (!elements.Next()) return true;
@@ -134,13 +137,13 @@ bool Worker::RenderChat(RequestMessage& request, std::string& refusal) {
                                                 static_cast<Py_ssize_t>(text.size())));
   if (!rendered) {
     refusal = DescribeException().told;
-    return true;
+    return false;
   }
   if (!PyBytes_Check(rendered.get())) {
     std::string_view why = "the chat has no prompt";
     if (!TextOf(rendered.get(), why)) PyErr_Clear();
     refusal = why;
-    return true;
+    return false;
   }
   prompt->place = Place::kInline;
   prompt->bytes = {reinterpret_cast<const std::byte*>(PyBytes_AsString(rendered.get())),

@@ -174,8 +174,7 @@ class Worker {
   // Passes restored sequences to the model, and renders chats. If that fails for a request, the request fails,
   // and the others run without it. False if the connection is broken.
   bool PrepareRequests();
-  // Replaces the chat in the request's kPromptInput by the prompt. Sets `refusal` if that cannot be done.
-  // False with an exception set.
+  // Replaces the chat in the request's kPromptInput by the prompt. False with the reason in `refusal`.
   bool RenderChat(RequestMessage& request, std::string& refusal);
   bool LoadSequence(const RequestMessage& request, const TensorMessage& state);
   // Adds the saved state of a sequence to its response, or turns the response into an error.

@@ -69,6 +69,7 @@ std::optional<HttpResponse> OpenAiCall::OnFront(std::string_view front, size_t,
                                                 std::vector<std::span<std::byte>>&) {
   received_ns_ = SteadyNowNs();
   body_ = front;
+  charge_ = MemoryCharge(body_.capacity());
   id_ = NewId(setup_.route);
   request_id_ = ToUtf8(FindHeader(setup_.exchange->head(), kRequestIdHeader).value_or(id_));
   FieldFault fault;
@@ -135,6 +136,7 @@ FieldFault OpenAiCall::Begin(std::unique_ptr<ServableHandle> handle) {
   const HttpHead& head = setup_.exchange->head();
   if (const Status status = setup_.context->http_headers.Append(head, request->parameters); !status.ok())
     return {status, ""};
+  IgnoreFields(info.openai.ignored, request_);
   request->id = request_id_;
   request->model_name = info.name;
   request->start_ns = received_ns_;
@@ -160,7 +162,6 @@ OpenAiReplyFacts OpenAiCall::Facts() const {
 }
 
 FieldFault OpenAiCall::BeginText(std::unique_ptr<InferenceRequest> request) {
-  IgnoreFields(servable_->info().openai.ignored, request_);
   TextCuts cuts;
   BRAID_RETURN_IF_FAULT(
       FillTextInputs(request_, servable_->info(), servable_->input_allocator(), *request, cuts));
@@ -171,7 +172,7 @@ FieldFault OpenAiCall::BeginText(std::unique_ptr<InferenceRequest> request) {
 
 FieldFault OpenAiCall::BeginRaw(std::unique_ptr<InferenceRequest> request) {
   const ServableInfo& info = servable_->info();
-  const Json document(Document("path", PathOfRoute(setup_.route)));
+  const Json document = Document("path", PathOfRoute(setup_.route));
   auto input = InputOf(*info.FindInput(kOpenAiRequestInput), document, info.max_batch_size > 0,
                        servable_->input_allocator());
   if (!input.ok()) return {input.status(), ""};
@@ -204,6 +205,7 @@ FieldFault OpenAiCall::BeginGraph(std::unique_ptr<InferenceRequest> request) {
 
 void OpenAiCall::Run(std::unique_ptr<InferenceRequest> request) {
   request->cancellation = cancellation_;
+  FreeBody();
   Trace(*request);
   self_ = shared_from_this();
   begun_ = true;
@@ -215,8 +217,15 @@ void OpenAiCall::Trace(InferenceRequest& request) {
   trace_ = request.trace;
 }
 
+void OpenAiCall::FreeBody() {
+  FreeText(body_);
+  request_.body = Json();
+  charge_ = MemoryCharge();
+}
+
 FieldFault OpenAiCall::RunGraph(std::unique_ptr<InferenceRequest> request) {
   if (Status admitted = servable_->Admit(*request); !admitted.ok()) return {std::move(admitted), ""};
+  FreeBody();
   Trace(*request);
   // A run that fails at once may end on another thread before OpenStream() returns.
   self_ = shared_from_this();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/memory_use.h"
 #include "base/mutex.h"
 #include "protocols/http/protocol.h"
 #include "protocols/inference/context.h"
@@ -59,6 +60,8 @@ class OpenAiCall final : public HttpCall,
   FieldFault BeginGraph(std::unique_ptr<InferenceRequest> request);
   void Run(std::unique_ptr<InferenceRequest> request);
   void Trace(InferenceRequest& request);
+  // Frees what the inputs were made of; a stream may take long.
+  void FreeBody();
   FieldFault RunGraph(std::unique_ptr<InferenceRequest> request);
 
   OpenAiReplyFacts Facts() const;
@@ -76,7 +79,8 @@ class OpenAiCall final : public HttpCall,
 
   Setup setup_;
   Logger& log_;
-  std::string body_;
+  std::string body_;  // until the request begins
+  MemoryCharge charge_;
   OpenAiRequest request_;
   std::string id_;          // of the reply
   std::string request_id_;  // the client's, else that of the reply

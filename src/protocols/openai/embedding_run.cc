@@ -126,12 +126,11 @@ FieldFault EmbeddingRun::Read(const OpenAiRequest& from) {
 }
 
 FieldFault EmbeddingRun::ReadMore(const OpenAiRequest& from, const ServableInfo& info) {
-  constexpr std::array kRead = {"model", "input", "encoding_format", "user"};
-  const auto& ignored = info.openai.ignored;
+  constexpr std::array kRead = {"model", "input", "encoding_format"};
   for (const auto& [name, value] : from.body.items()) {
     if (value.is_null() || std::find(kRead.begin(), kRead.end(), name) != kRead.end()) continue;
-    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) continue;
     const TensorSpec* spec = info.FindInput(name);
+    if (name == "user" && spec == nullptr) continue;  // a note of the client
     if (name == kPromptInput || (name == "dimensions" && spec == nullptr)) {
       return InvalidField("'" + name + "' is not supported: model '" + info.name +
                               (spec == nullptr ? "' has no input '" + name + "'" : "' gets the texts there"),
@@ -177,9 +176,9 @@ Result<std::unique_ptr<InferenceRequest>> EmbeddingRun::MakePart(size_t number) 
                                 " texts, which do not fit the shape " + ShapeToString(spec.shape) +
                                 " of the model's input");
   }
-  BRAID_ASSIGN_OR_RETURN(Tensor input,
-                         TextTensor(kPromptInput, std::move(shape), std::span(texts_).subspan(begin, count),
-                                    servable.input_allocator()));
+  BRAID_ASSIGN_OR_RETURN(
+      Tensor input,
+      TextTensor(kPromptInput, shape, std::span(texts_).subspan(begin, count), servable.input_allocator()));
   request->inputs.push_back(std::move(input));
   for (const Tensor& given : more_) {
     Tensor& tensor = request->inputs.emplace_back(given);

@@ -228,7 +228,9 @@ std::optional<std::string> TextOfContent(const Json& content) {
 }
 
 void IgnoreFields(std::span<const std::string> names, OpenAiRequest& request) {
+  if (names.empty()) return;
   for (const std::string& name : names) request.body.erase(name);
+  if (request.route == OpenAiRoute::kEmbedding) return;
   request.stop.clear();
   request.max_tokens.reset();
   request.choices = 1;

@@ -30,8 +30,8 @@ struct OpenAiRequest {
 // Reads and checks a body. Errors: INVALID_ARGUMENT with the wrong field, its value, and the expected values.
 FieldFault ReadOpenAiRequest(OpenAiRoute route, std::string_view text, OpenAiRequest& request);
 
-// Drops fields of a request, as if they were not given. REQUIRES: kText; none of the names is `model`,
-// `messages`, `prompt`, `stream` or `stream_options`.
+// Drops fields of a request, as if they were not given. REQUIRES: none of the names is `model`, `messages`,
+// `prompt`, `input`, `stream` or `stream_options`.
 void IgnoreFields(std::span<const std::string> names, OpenAiRequest& request);
 
 // Returns the field, or null if it is absent or null.

@@ -70,21 +70,12 @@ constexpr ElementRule kElements[] = {
     {DataType::kFp64, AppendFloat<double>, "a number"},
 };
 
-std::vector<std::string> TextsOf(const Json& value) {
-  if (value.is_string()) return {value.get<std::string>()};
-  const bool texts =
-      value.is_array() && !value.empty() &&
-      std::all_of(value.begin(), value.end(), [](const Json& each) { return each.is_string(); });
-  if (!texts) return {DumpJson(value)};
-  return value.get<std::vector<std::string>>();
-}
-
-Result<Tensor> TensorOf(std::string_view name, DataType type, Shape shape, std::string_view bytes,
+Result<Tensor> TensorOf(std::string_view name, DataType type, const Shape& shape, std::string_view bytes,
                         BufferAllocator& allocator) {
   Tensor tensor;
   tensor.name = name;
   tensor.type = type;
-  tensor.shape = std::move(shape);
+  tensor.shape = shape;
   if (bytes.empty()) return tensor;
   BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(bytes.size()));
   std::memcpy(tensor.data.mutable_data(), bytes.data(), bytes.size());
@@ -143,22 +134,38 @@ const ParameterValue* ParameterOf(const InferenceResponse& response, std::string
 
 }  // namespace
 
-Result<Tensor> TextTensor(std::string_view name, Shape shape, std::span<const std::string> texts,
+Result<Tensor> TextTensor(std::string_view name, const Shape& shape, std::span<const std::string> texts,
                           BufferAllocator& allocator) {
-  std::string bytes;
+  Tensor tensor;
+  tensor.name = name;
+  tensor.type = DataType::kBytes;
+  tensor.shape = shape;
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += sizeof(uint32_t) + text.size();
+  if (bytes == 0) return tensor;
+  BRAID_ASSIGN_OR_RETURN(tensor.data, allocator.Allocate(bytes));
+  std::byte* out = tensor.data.mutable_data();
   for (const std::string& text : texts) {
-    Append(bytes, static_cast<uint32_t>(text.size()));
-    bytes += text;
+    const auto size = static_cast<uint32_t>(text.size());
+    std::memcpy(out, &size, sizeof(size));
+    text.copy(reinterpret_cast<char*>(out) + sizeof(size), size);
+    out += sizeof(size) + size;
   }
-  return TensorOf(name, DataType::kBytes, std::move(shape), bytes, allocator);
+  return tensor;
 }
 
 Result<Tensor> InputOf(const TensorSpec& spec, const Json& value, bool batching, BufferAllocator& allocator) {
   Shape shape = spec.shape;
   if (spec.type == DataType::kBytes) {
-    const std::vector<std::string> texts = TextsOf(value);
-    if (!FitShape(shape, texts.size(), batching)) return Misfit(spec, texts.size());
-    return TextTensor(spec.name, std::move(shape), texts, allocator);
+    const auto make = [&](std::span<const std::string> texts) -> Result<Tensor> {
+      if (!FitShape(shape, texts.size(), batching)) return Misfit(spec, texts.size());
+      return TextTensor(spec.name, shape, texts, allocator);
+    };
+    const auto is_text = [](const Json& each) { return each.is_string(); };
+    if (value.is_string()) return make({&value.get_ref<const std::string&>(), 1});
+    if (value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_text))
+      return make(value.get<std::vector<std::string>>());
+    return make(std::vector<std::string>{DumpJson(value)});
   }
   const auto* rule = std::find_if(std::begin(kElements), std::end(kElements),
                                   [&spec](const ElementRule& each) { return each.type == spec.type; });
@@ -175,7 +182,7 @@ Result<Tensor> InputOf(const TensorSpec& spec, const Json& value, bool batching,
     return WrongValue(spec, rule->expected, value);
   }
   if (!FitShape(shape, count, batching)) return Misfit(spec, count);
-  return TensorOf(spec.name, spec.type, std::move(shape), bytes, allocator);
+  return TensorOf(spec.name, spec.type, shape, bytes, allocator);
 }
 
 const Tensor* OutputOf(const InferenceResponse& response, std::string_view name) {

@@ -24,7 +24,7 @@ namespace braid {
 Result<Tensor> InputOf(const TensorSpec& spec, const Json& value, bool batching, BufferAllocator& allocator);
 
 // Makes a BYTES tensor of these texts.
-Result<Tensor> TextTensor(std::string_view name, Shape shape, std::span<const std::string> texts,
+Result<Tensor> TextTensor(std::string_view name, const Shape& shape, std::span<const std::string> texts,
                           BufferAllocator& allocator);
 
 // Returns the output, or null.

@@ -21,39 +21,36 @@ bool IsOneOf(std::string_view name, const std::array<std::string_view, count>& n
 // Read elsewhere, or not for the model.
 constexpr std::array<std::string_view, 5> kOwn = {"model", "messages", "prompt", "stream", "stream_options"};
 // Notes of the client that do not change the reply.
-constexpr std::array<std::string_view, 9> kNotes = {
-    "user",          "metadata",         "service_tier",        "safety_identifier",
-    "prediction",    "prompt_cache_key", "parallel_tool_calls", "prompt_cache_retention",
-    "stream_options"};
+constexpr std::array<std::string_view, 7> kNotes = {
+    "user",       "metadata",         "service_tier",          "safety_identifier",
+    "prediction", "prompt_cache_key", "prompt_cache_retention"};
 // Fields of OpenAI's API that change the reply. A model honours them, or the request is refused.
-constexpr std::array<std::string_view, 28> kKnown = {"n",
+constexpr std::array<std::string_view, 26> kKnown = {"n",
                                                      "best_of",
                                                      "temperature",
                                                      "top_p",
                                                      "frequency_penalty",
-                                                     "presence_penalty",
                                                      "seed",
                                                      "logit_bias",
                                                      "logprobs",
                                                      "top_logprobs",
+                                                     "presence_penalty",
                                                      "echo",
                                                      "suffix",
                                                      "tools",
                                                      "tool_choice",
                                                      "functions",
-                                                     "function_call",
-                                                     "response_format",
-                                                     "modalities",
                                                      "audio",
                                                      "store",
                                                      "verbosity",
+                                                     "function_call",
+                                                     "response_format",
+                                                     "modalities",
                                                      "reasoning_effort",
-                                                     "web_search_options",
-                                                     "stop",
-                                                     "max_tokens",
-                                                     "max_completion_tokens",
                                                      "dimensions",
-                                                     "encoding_format"};
+                                                     "encoding_format",
+                                                     "web_search_options",
+                                                     "parallel_tool_calls"};
 
 // Whether the value asks for nothing that a model does not do anyway.
 bool IsNeutral(std::string_view name, const Json& value) {
@@ -87,8 +84,11 @@ class Filler {
     BRAID_RETURN_IF_FAULT(from_.route == OpenAiRoute::kChat ? AddChat() : AddPrompt());
     BRAID_RETURN_IF_FAULT(Add("stream", Json(from_.stream), "stream"));
     for (const auto& [name, value] : from_.body.items()) {
-      if (value.is_null() || IsOneOf(name, kOwn)) continue;
-      BRAID_RETURN_IF_FAULT(AddField(name, value));
+      if (value.is_null()) continue;
+      if (name == (from_.route == OpenAiRoute::kChat ? "prompt" : "messages")) {
+        return InvalidField("'" + name + "' belongs to another route than this one", name);
+      }
+      if (!IsOneOf(name, kOwn)) BRAID_RETURN_IF_FAULT(AddField(name, value));
     }
     return AddSettings();
   }
@@ -121,7 +121,9 @@ class Filler {
     if (samples() || IsOneOf(name, kNotes)) return {};
     if (name == "chat_template_kwargs" && request_.renders_chat) return {};
     if (!IsOneOf(name, kKnown)) return AddParameter(name, value, request_.parameters);
-    if (IsNeutral(name, value) || (from_.route == OpenAiRoute::kChat && RendersTools(name))) return {};
+    const bool tools = FieldOf(from_.body, "tools") != nullptr;
+    const bool neutral = name == "parallel_tool_calls" ? value == true || !tools : IsNeutral(name, value);
+    if (neutral || (name == "tools" && RendersTools())) return {};
     return Refused(name, info_, "has no input '" + name + "'");
   }
 
@@ -152,8 +154,8 @@ class Filler {
     return Declares("exclude_input_in_output") || Declares("sampling_param_exclude_input_from_output");
   }
   // A template shows the tools to the model, whose process finds the calls in its text.
-  bool RendersTools(std::string_view name) const {
-    return (name == "tools" || name == "tool_choice") && info_.openai.renders_chats &&
+  bool RendersTools() const {
+    return from_.route == OpenAiRoute::kChat && info_.openai.renders_chats &&
            info_.FindOutput("tool_calls") != nullptr;
   }
 
@@ -224,7 +226,9 @@ class Filler {
       }
       chat["messages"].push_back(std::move(message));
     }
-    if (const Json* tools = FieldOf(from_.body, "tools"); tools != nullptr && !tools->empty())
+    const Json* choice = FieldOf(from_.body, "tool_choice");
+    const bool no_calls = choice != nullptr && *choice == "none";
+    if (const Json* tools = FieldOf(from_.body, "tools"); tools != nullptr && !tools->empty() && !no_calls)
       chat["tools"] = *tools;
     if (const Json* more = FieldOf(from_.body, "chat_template_kwargs")) {
       if (!more->is_object())

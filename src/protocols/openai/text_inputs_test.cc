@@ -144,6 +144,25 @@ TEST_F(TextInputs, SendsAChatToTheTemplateOrToTheModel) {
   EXPECT_EQ(Input("text_input"), "text_input[1]hi");
 }
 
+TEST_F(TextInputs, AFieldOfAnotherRouteIsRefused) {
+  EXPECT_EQ(Fill(R"("messages":[])").field, "messages");
+  EXPECT_EQ(Fill(R"("prompt":"x")", OpenAiRoute::kChat).field, "prompt");
+}
+
+TEST_F(TextInputs, ATemplateGetsToolsButNoChoiceOfOne) {
+  info_.outputs.emplace_back().name = "tool_calls";
+  const std::string tools = R"("tools":[{"type":"function"}])";
+  for (const char* more : {"", R"(,"tool_choice":"auto")", R"(,"parallel_tool_calls":true)"}) {
+    ASSERT_TRUE(Fill(tools + more, OpenAiRoute::kChat).ok()) << more;
+    EXPECT_NE(Input("text_input").find("\"tools\""), std::string::npos);
+  }
+  ASSERT_TRUE(Fill(tools + R"(,"tool_choice":"none")", OpenAiRoute::kChat).ok());
+  EXPECT_EQ(Input("text_input").find("\"tools\""), std::string::npos);
+  EXPECT_EQ(Fill(tools + R"(,"tool_choice":"required")", OpenAiRoute::kChat).field, "tool_choice");
+  EXPECT_EQ(Fill(tools + R"(,"parallel_tool_calls":false)", OpenAiRoute::kChat).field, "parallel_tool_calls");
+  EXPECT_TRUE(Fill(R"("parallel_tool_calls":false)", OpenAiRoute::kChat).ok());
+}
+
 TEST_F(TextInputs, SaysWhichValueDoesNotFit) {
   Declare("seed", DataType::kUint8);
   EXPECT_EQ(Fill(R"("seed":300)").status.message(),
