@@ -63,7 +63,9 @@ for piece in get("text_input").split("|"):
     send(text_output=piece)
 sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+# Writes the files begun-NAME and, if it is cancelled, NAME, named by its input.
 PATIENT = """
+open(os.path.join(self.folder, "begun-" + get("text_input")), "w").close()
 for number in range(10_000):
     if sender.is_cancelled():
         open(os.path.join(self.folder, get("text_input")), "w").close()
@@ -474,15 +476,16 @@ def test_a_closed_stream_cancels_the_model(python, models):
 
 
 def test_a_cancelled_task_cancels_the_model(server, models):
+    folder = models.path / "patient"
+
     async def begin_and_cancel():
         async with openai.AsyncOpenAI(**options(server)) as client:
             asked = asyncio.create_task(client.chat.completions.create(model="patient", messages=said("async")))
-            # Answered after the request that the model has begun meanwhile.
-            await client.chat.completions.create(model="patient", messages=said("x"), max_tokens=3)
+            await asyncio.to_thread(wait_until, (folder / "begun-async").exists, what="the request in the model")
             asked.cancel()
 
     asyncio.run(begin_and_cancel())
-    wait_until((models.path / "patient" / "async").exists, what="the end of the model's work")
+    wait_until((folder / "async").exists, what="the end of the model's work")
 
 
 def test_many_at_once(server):

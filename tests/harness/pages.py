@@ -481,9 +481,14 @@ class Reader:
         self._serve(SERVE_EXAMPLES)
 
     def _write_files(self):
-        """Writes the page's files, and the clients of the examples, with the server's addresses."""
+        """Writes the page's files, and the clients of the examples, with the server's addresses.
+
+        Leaves files without addresses alone: a server that watches its models would load them half-written.
+        """
         for path, text in self._files.items():
-            path.write_text(self._with_addresses(text), encoding="utf-8")
+            addressed = self._with_addresses(text)
+            if not path.exists() or path.read_text(encoding="utf-8") != addressed:
+                path.write_text(addressed, encoding="utf-8")
 
     def _tls(self, options):
         if "--http-use-ssl" not in options:
