@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import time
 
 
 def _first(pattern, path):
@@ -25,8 +26,19 @@ def description():
     return f"{len(os.sched_getaffinity(0))} cores of {cpu}{virtual}, {memory}, {system}, Linux {kernel}"
 
 
-def load_average():
-    return f"{os.getloadavg()[0]:.2f}"
+def _ticks():
+    """Returns the time in which the cores worked, and that in which the hypervisor withheld them, in ticks."""
+    fields = pathlib.Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields[1:9])
+    return user + nice + system + irq + softirq, steal
+
+
+def quietness(seconds=2.0):
+    """Returns, as a text, how busy the machine is with other work. Takes `seconds`."""
+    before = _ticks()
+    time.sleep(seconds)
+    busy, stolen = ((b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(before, _ticks(), strict=True))
+    return f"other processes used {busy:.2f} cores, the hypervisor withheld {stolen:.2f}; load average {os.getloadavg()[0]:.2f}"
 
 
 def revision(folder):

@@ -122,3 +122,41 @@ def document(table, results, sides, facts):
         if group:
             lines += ["", *_absolute_table(group, results, sides)]
     return "\n".join(lines) + "\n"
+
+
+def floor_document(table, results, facts):
+    """Returns the page of bench/run-floor. The sides of `results` are "peer", here the floor, and "subject"."""
+    head = ["Workload"]
+    for metric in _MAIN:
+        head += [f"{metric.title}, {metric.unit}: floor", "Braid", "Braid / floor"]
+    rows = []
+    for workload in table:
+        by_metric = {each.metric: each for each in ratios.ratios(workload, results[workload.id])}
+        row = [_name(workload)]
+        for metric in _MAIN:
+            for side in ("peer", "subject"):
+                found = ratios.side_spread([each[side] for each in results[workload.id] if side in each], metric)
+                row.append(number(found.median / metric.divisor) if found else "-")
+            ratio = by_metric[metric]
+            row.append(_ratio_cell(ratio) + (f" {_bound(ratio)}" if ratio.target else ""))
+        rows.append(row)
+    lines = [
+        "# Beside the floor",
+        "",
+        "`bench/run-floor` writes this page; `bench/README.md` says how to repeat it.",
+        "",
+    ]
+    lines += _table(["", ""], facts)
+    errors = _errors(table, results)
+    if errors:
+        lines += ["", "## Failed samples", "", *errors]
+    lines += [
+        "",
+        "The floor (`bench/floor`) is the least that a server with a Python worker costs: the same sockets, HTTP/2 library, shared",
+        "memory and wake-ups, and one copy of each tensor. It has no scheduler, checks, statistics, cancellation, limits or",
+        "errors, and its model is a function of arrays instead of a `TritonPythonModel`. CPU/request counts the whole process",
+        "tree. A ratio is Braid / floor within a round: median (smallest-largest).",
+        "",
+        *_table(head, rows),
+    ]
+    return "\n".join(lines) + "\n"

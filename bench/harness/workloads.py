@@ -77,21 +77,21 @@ _ECHO_BYTES = tuple("--model echo_bytes --input INPUT0:BYTES:1000 --validate ide
 
 WORKLOADS = (
     LoadWorkload(
-        "W1", "add_sub 16 B, gRPC, c=1", ("add_sub",), "grpc", 1, _ADD_SUB, load_targets(2.4, 0.55, 0.25)
+        "W1", "add_sub 16 B, gRPC, c=1", ("add_sub",), "grpc", 1, _ADD_SUB, load_targets(2.4, 0.55, 0.27)
     ),
     LoadWorkload(
         "W1s", "add_sub 16 B, gRPC stream, c=1", ("add_sub",), "grpc-stream", 1, _ADD_SUB,
         load_targets(2.5, 0.55, 0.25),
     ),
     LoadWorkload(
-        "W2", "add_sub 16 B, HTTP binary, c=1", ("add_sub",), "http", 1, _ADD_SUB, load_targets(2.4, 0.7, 0.32)
+        "W2", "add_sub 16 B, HTTP binary, c=1", ("add_sub",), "http", 1, _ADD_SUB, load_targets(2.2, 0.7, 0.36)
     ),
     LoadWorkload("W2j", "add_sub 16 B, HTTP JSON, c=1", ("add_sub",), "http-json", 1, _ADD_SUB),
     LoadWorkload(
-        "W3", "add_sub 16 B, gRPC, c=16", ("add_sub",), "grpc", 16, _ADD_SUB, load_targets(9.0, 0.35, 0.08)
+        "W3", "add_sub 16 B, gRPC, c=16", ("add_sub",), "grpc", 16, _ADD_SUB, load_targets(10.0, 0.35, 0.08)
     ),
     LoadWorkload(
-        "W3h", "add_sub 16 B, HTTP binary, c=16", ("add_sub",), "http", 16, _ADD_SUB, load_targets(7.0, 0.5, 0.13)
+        "W3h", "add_sub 16 B, HTTP binary, c=16", ("add_sub",), "http", 16, _ADD_SUB, load_targets(8.0, 0.5, 0.12)
     ),
     LoadWorkload(
         "W4", "identity 1 MiB, gRPC, c=4", ("identity",), "grpc", 4, _IDENTITY_1MIB, load_targets(2.8, 0.6, 0.28)
@@ -142,6 +142,31 @@ WORKLOADS = (
         (*_IDENTITY_16MIB, "--shared-memory"), load_targets(4.0, 0.4, 0.22),
     ),
 )  # fmt: skip
+
+
+def _beside_floor(id, cpu, title="", concurrency=None):
+    """Returns a workload of the table, or a variant of it, with a bound of its CPU time beside the floor's."""
+    origin = next(each for each in WORKLOADS if each.id == id)
+    return dataclasses.replace(
+        origin,
+        id=id if concurrency is None else f"{id}-{concurrency}",
+        title=title or origin.title,
+        concurrency=concurrency or origin.concurrency,
+        targets=((CPU.key, cpu),),
+    )
+
+
+FLOOR_WORKLOADS = (
+    *(_beside_floor(id, 1.25) for id in ("W1", "W1s", "W2", "W2j")),
+    *(_beside_floor(id, 1.5) for id in ("W3", "W3h")),
+    *(
+        _beside_floor(id, 1.5, f"add_sub 16 B, {protocol}, c={concurrency}", concurrency)
+        for concurrency in (64, 256)
+        for id, protocol in (("W3", "gRPC"), ("W3h", "HTTP binary"))
+    ),
+    *(_beside_floor(id, 1.15) for id in ("W4", "W4h")),
+    *(_beside_floor(id, 1.1) for id in ("W5g", "W5h")),
+)
 
 
 def select(ids, workloads=WORKLOADS):

@@ -13,7 +13,7 @@ import pytest
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from harness import measure, peer, processes, ratios, report, servers, workloads  # noqa: E402
+from harness import measure, peer, processes, ratios, report, servers, stages, workloads  # noqa: E402
 from harness.ratios import Sample  # noqa: E402
 
 W1 = dataclasses.replace(workloads.select("W1")[0], targets=workloads.load_targets(1.8, 0.55, 0.45))
@@ -45,11 +45,11 @@ def test_workload_ids_differ():
 def test_workloads_have_the_promised_targets():
     promised = {each.id: tuple(bound for _, bound in each.targets) for each in workloads.WORKLOADS if each.targets}
     assert promised == {
-        "W1": (2.4, 0.55, 0.25),
+        "W1": (2.4, 0.55, 0.27),
         "W1s": (2.5, 0.55, 0.25),
-        "W2": (2.4, 0.7, 0.32),
-        "W3": (9.0, 0.35, 0.08),
-        "W3h": (7.0, 0.5, 0.13),
+        "W2": (2.2, 0.7, 0.36),
+        "W3": (10.0, 0.35, 0.08),
+        "W3h": (8.0, 0.5, 0.12),
         "W4": (2.8, 0.6, 0.28),
         "W4h": (4.0, 0.5, 0.2),
         "W5g": (2.8, 0.65, 0.3),
@@ -77,6 +77,14 @@ def test_workloads_use_models_that_exist():
         for model in models:
             folder = BENCH / "models" / (model.partition("=")[2] or model)
             assert (folder / "config.pbtxt").exists()
+
+
+def test_workloads_beside_the_floor_have_the_promised_targets():
+    promised = {each.id: dict(each.targets)["cpu_us"] for each in workloads.FLOOR_WORKLOADS}
+    small = dict.fromkeys(("W1", "W1s", "W2", "W2j"), 1.25)
+    many = dict.fromkeys(("W3", "W3h", "W3-64", "W3h-64", "W3-256", "W3h-256"), 1.5)
+    assert promised == {**small, **many, "W4": 1.15, "W4h": 1.15, "W5g": 1.1, "W5h": 1.1}
+    assert workloads.select("W3h-256", workloads.FLOOR_WORKLOADS)[0].concurrency == 256
 
 
 def test_selection_keeps_the_order_of_the_table():
@@ -326,3 +334,37 @@ def test_a_named_interpreter_is_the_only_candidate():
     known = {"python3": facts(), "mine": facts(version="3.8")}
     with pytest.raises(peer.PeerError, match="mine"):
         peer.choose_interpreter("mine", probe=known.get)
+
+
+def test_page_beside_the_floor_has_both_sides_and_the_bound():
+    table = [workloads.FLOOR_WORKLOADS[0]]
+    page = report.floor_document(table, {"W1": rounds_of(load(500, 150, 60))}, [("Date", "today")])
+    assert "| W1 add_sub 16 B, gRPC, c=1 | 1000 | 500 | 0.50 (0.50-0.50) | 100 | 150 | 1.50 (1.50-1.50) |" in page
+    assert "| 50.0 | 60.0 | 1.20 (1.20-1.20) met <= 1.25 |" in page
+
+
+# --- the stages of a request
+
+
+def test_perfs_counters_are_read():
+    lines = ["brd-py-21776;38316;;raw_syscalls:sys_enter;259012087;100.00;;", "x-2-7;9;;instructions:u;1;100.00;;"]
+    lines += [
+        "braid-21729;<not counted>;;raw_syscalls:sys_enter;0;100.00;;",
+        "x-8;<not supported>;;instructions:u;0;1;;",
+    ]
+    assert stages.parse("\n".join(lines)) == {21776: {"system_calls": 38316}, 7: {"instructions": 9}}
+
+
+def test_threads_with_one_name_are_one_stage():
+    before = {("io", 1): stages.Use(100, 60, 40, 10), ("gone", 9): stages.Use(5, 5, 0, 1)}
+    after = {("io", 1): stages.Use(300, 160, 140, 30), ("io", 2): stages.Use(100, 50, 50, 20)}
+    found = stages.per_request(before, after, {1: {"system_calls": 30}, 2: {"system_calls": 10}}, 100, 20)
+    assert found == {"io": stages.Use(3.0, 1.5, 1.5, 0.4, 2.0, None)}
+    assert stages.table(found)[1].split() == ["io", "3.00", "1.50", "1.50", "0.40", "2.00", "-"]
+
+
+def test_own_threads_are_seen():
+    import os
+
+    leader = os.getsid(0)
+    assert any(use.cpu_us > 0 for use in stages.snapshot(leader).values())
