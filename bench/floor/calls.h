@@ -12,7 +12,7 @@
 
 namespace braid::floor {
 
-// What waits for the answer of a call. Its answer comes by OnAnswer() on the loop's thread.
+// Waits for the answer of a call. Its answer comes by OnAnswer() on the loop's thread.
 class Caller {
  public:
   virtual ~Caller() = default;

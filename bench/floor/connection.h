@@ -1,4 +1,4 @@
-// A socket of the floor's loop, with what waits to be written to it.
+// A socket of the floor's loop, with the bytes that wait to be written to it.
 #pragma once
 
 #include <cstdint>

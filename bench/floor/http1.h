@@ -19,7 +19,7 @@ class Http1Connection : public Connection, public Caller {
   void ReadJson(std::string_view json);
   void Submit();
 
-  std::string text_;  // what was read and is no tensor
+  std::string text_;  // read bytes outside of tensors
   size_t body_size_ = 0;
   size_t tensors_left_ = 0;  // bytes that are still to be read into the slot
   char* tensors_end_ = nullptr;

@@ -26,7 +26,7 @@ class Http2Connection : public Connection {
     Stream& operator=(const Stream&) = delete;
 
     void SetPath(std::string_view path) { unary_ = path.ends_with("/ModelInfer"); }
-    // Takes bytes of the request's body. Returns false if they are no valid message.
+    // Takes bytes of the request's body. Returns false if the message is invalid.
     bool Feed(std::string_view bytes);
     void EndRequest();
     void OnAnswer(uint32_t slot) override;

@@ -1,6 +1,6 @@
-// braid_floor: the least that a server with a Python worker costs. The same sockets, HTTP/2 library, memory and
-// wake-ups as Braid's, and one copy of each tensor into shared memory; but no scheduler, checks, statistics,
-// cancellation, limits or errors. bench/run-floor measures Braid beside it.
+// braid_floor: the least that a server with a Python worker costs. Its sockets, HTTP/2 library, memory and
+// wake-ups are like Braid's, and it copies each tensor once, into shared memory. It has no scheduler, checks,
+// statistics, cancellation, limits or errors. bench/run-floor measures Braid beside it.
 //
 //   braid_floor MODEL GRPC_PORT HTTP_PORT PYTHON    serves add_sub or identity over FP32 on loopback
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-"""What the threads of a process tree do for one request: processor time, sleeps, system calls, instructions."""
+"""The work of a process tree's threads for one request: processor time, sleeps, system calls, instructions."""
 
 import collections
 import contextlib
@@ -17,7 +17,7 @@ COUNTERS = {"raw_syscalls:sys_enter": "system_calls", "instructions:u": "instruc
 
 @dataclasses.dataclass
 class Use:
-    """Of one thread, or of several with one name; counters that the machine does not have are None."""
+    """Of one thread, or of several with one name. The machine may lack a counter: then its field is None."""
 
     cpu_us: float = 0.0
     user_us: float = 0.0

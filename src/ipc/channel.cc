@@ -38,6 +38,8 @@ constexpr size_t kMostForkSockets = 1024;
 // of it.
 constexpr int kSocketBytes = 4 << 20;
 
+std::atomic<uint32_t> g_spin_ns{0};
+
 bool GoodRingBytes(size_t bytes) {
   return std::has_single_bit(bytes) && bytes >= (size_t{4} << 10) && bytes <= (size_t{1} << 30);
 }
@@ -97,7 +99,8 @@ void MakeWakePipe(UniqueFd& ours, UniqueFd& theirs) {
 
 Channel::Channel(std::shared_ptr<Segment> memory, UniqueFd socket, UniqueFd wake, bool server_end,
                  const Options& options)
-    : options_(options),
+    : server_end_(server_end),
+      options_(options),
       memory_(std::move(memory)),
       header_(reinterpret_cast<ChannelHeader*>(memory_->base())),
       socket_(std::move(socket)),
@@ -271,8 +274,23 @@ Channel::Outcome Channel::Receive(std::vector<std::byte>& message, int64_t timeo
     if (timeout_ns <= 0) return Outcome::kTimeout;
     const int64_t now_ns = SteadyNowNs();
     if (deadline_ns == 0) deadline_ns = timeout_ns < INT64_MAX - now_ns ? now_ns + timeout_ns : INT64_MAX;
-    if (now_ns >= deadline_ns || !reader_.Wait(deadline_ns - now_ns)) return Outcome::kTimeout;
+    if (now_ns >= deadline_ns || !reader_.Wait(deadline_ns - now_ns, SpinNs())) return Outcome::kTimeout;
   }
+}
+
+void Channel::SetSpinNs(int64_t spin_ns) {
+  g_spin_ns.store(static_cast<uint32_t>(std::clamp<int64_t>(spin_ns, 0, kMostSpinNs)),
+                  std::memory_order_relaxed);
+}
+
+// The worker's end learns of a change when the server's end receives next.
+int64_t Channel::SpinNs() {
+  if (!server_end_) return header_->spin_ns.load(std::memory_order_relaxed);
+  const uint32_t spin_ns = g_spin_ns.load(std::memory_order_relaxed);
+  if (header_->spin_ns.load(std::memory_order_relaxed) != spin_ns) {
+    header_->spin_ns.store(spin_ns, std::memory_order_relaxed);
+  }
+  return spin_ns;
 }
 
 void Channel::TellOfSpace() {

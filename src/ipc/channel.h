@@ -33,6 +33,7 @@ struct ChannelHeader {
   uint32_t magic;
   uint32_t ring_bytes;
   uint64_t max_message;
+  std::atomic<uint32_t> spin_ns;  // of the worker's Receive(); written by the server
   RingHeader to_worker;
   RingHeader to_server;
   // The id of the newest execution that user code has begun; written by the worker. If the worker dies, it
@@ -84,6 +85,11 @@ class Channel {
   // Ends a Receive() that waits, or else the next one that would. Any thread.
   void Interrupt() { reader_.Interrupt(); }
 
+  // Sets how long Receive() polls before it sleeps, at both ends of all channels of this process; at most
+  // kMostSpinNs. See RingReader::Wait(). Any thread.
+  static void SetSpinNs(int64_t spin_ns);
+  static constexpr int64_t kMostSpinNs = 1'000'000;
+
   // The positions of the peer's sending and of the receiving thread. A message counts as handled when the
   // next Receive() begins. Everything sent before a call of sent() has been handled once handled() >= its
   // result. Any thread.
@@ -129,7 +135,9 @@ class Channel {
   void FlushLocked() BRAID_REQUIRES(send_mutex_);
   void WakePeer(RingSleep sleep);
   void TellOfSpace();
+  int64_t SpinNs();
 
+  const bool server_end_;
   const Options options_;
   const std::shared_ptr<Segment> memory_;
   ChannelHeader* const header_;

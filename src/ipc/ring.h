@@ -92,7 +92,10 @@ class RingReader {
   // Sleeps until the writer publishes, a fork asks for a channel, Interrupt() is called, or the time is over.
   // May return early. Returns false after an interrupt. A fork's signal also makes it return false, until
   // TakeForkSignal() takes it.
-  bool Wait(int64_t timeout_ns);
+  //
+  // Polls for `spin_ns` first: the writer then need not wake this thread, which costs 20 to 40 us on an idle
+  // core. If messages come later than that, few of the next waits poll.
+  bool Wait(int64_t timeout_ns, int64_t spin_ns = 0);
   // Announces that the reader sleeps in an event loop. Returns false, and stays awake, if there are messages
   // to read.
   bool SleepOnEventFd();
@@ -111,12 +114,16 @@ class RingReader {
     return header_->fork_signals.load(std::memory_order_seq_cst) != fork_signals_;
   }
   bool Pending() const { return header_->head.load(std::memory_order_seq_cst) != tail_; }
+  // Returns whether a message, a fork's signal or an interrupt came within `spin_ns`.
+  bool Spin(int64_t spin_ns);
 
   RingHeader* const header_;
   const std::byte* const bytes_;
   const size_t capacity_;
-  uint64_t tail_ = 0;          // private
-  uint32_t fork_signals_ = 0;  // those already taken
+  uint64_t tail_ = 0;           // private
+  uint32_t fork_signals_ = 0;   // those already taken
+  uint32_t spins_in_vain_ = 0;  // in a row
+  uint32_t spins_left_out_ = 0;
   std::vector<std::byte> partial_;
   bool in_partial_ = false;
   std::atomic<bool> interrupted_{false};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -51,6 +52,35 @@ class Ring : public testing::Test {
     }
   }
 };
+
+TEST_F(Ring, AMessageDuringASpinNeedsNoWakeUp) {
+  std::atomic<uint32_t> seen{kRingOnFutex};
+  std::thread writer([&] {
+    ASSERT_TRUE(writer_.Write(Bytes(10, 1), false));
+    seen = writer_.Publish();
+  });
+  EXPECT_TRUE(reader_.Wait(kLong, kLong));
+  writer.join();
+  EXPECT_EQ(seen, kRingAwake);
+  EXPECT_EQ(Read(), Outcome::kMessage);
+}
+
+TEST_F(Ring, AnInterruptEndsASpin) {
+  reader_.Interrupt();
+  EXPECT_FALSE(reader_.Wait(kLong, kLong));
+}
+
+TEST_F(Ring, AReaderThatSpunInVainSleeps) {
+  // Short spins, then waits that spin only sometimes: the writer sees a sleeping reader.
+  for (int i = 0; i < 8; ++i) reader_.Wait(1, 1);
+  std::thread writer([&] {
+    while (shared_.header.sleeping.load() != kRingOnFutex) std::this_thread::yield();
+    ASSERT_TRUE(writer_.Write(Bytes(10, 1), false));
+    if (writer_.Publish() == kRingOnFutex) WakeFutex(&shared_.header);
+  });
+  while (Read() != Outcome::kMessage) reader_.Wait(kLong, kLong);
+  writer.join();
+}
 
 TEST_F(Ring, NothingIsSeenBeforeItIsPublished) {
   EXPECT_EQ(Read(), Outcome::kEmpty);

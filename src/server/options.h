@@ -98,6 +98,7 @@ struct ServerOptions {
   // An empty interpreter is chosen by ResolvePython(). A segment limit of 0 bytes means the machine's memory.
   PythonBackend::Options workers = {
       .worker_segments = {8192, 0, "--worker-shm-max-segments", "--worker-shm-max-bytes"}};
+  int spin_us = -1;                              // SpinControl::kAuto
   std::vector<BackendSetting> backend_settings;  // --backend-config, as given and in order
 
   // OpenVINO Model Server's options that name models

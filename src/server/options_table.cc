@@ -18,6 +18,7 @@
 #include "server/options_address.h"
 #include "server/options_ovms.h"
 #include "server/options_trace.h"
+#include "server/spin_control.h"
 
 namespace braid {
 namespace {
@@ -389,6 +390,15 @@ std::string ShowLoadLimits(const ServerOptions& options) {
   return fmt::format("{}", fmt::join(limits, ","));
 }
 
+Status SetSpin(ServerOptions& options, std::string_view text) {
+  BRAID_ASSIGN_OR_RETURN(options.spin_us, SpinControl::Parse(text));
+  return OkStatus();
+}
+
+std::string ShowSpin(const ServerOptions& options) {
+  return options.spin_us == SpinControl::kAuto ? "auto" : std::to_string(options.spin_us);
+}
+
 using S = SequenceStoreOptions;
 template <auto kMember>
 constexpr FieldOfPart<&O::sequence_store, kMember> Store;
@@ -535,6 +545,10 @@ const OptionSpec kOptionTable[] = {
           OneOf<Workers<&W::bounds, &Bounds::share_instances>, kShareInstances>(),
           "Whether a model's instances are forked after initialize() and share its memory: off, auto (if the "
           "process can be forked), on; for one model: parameter SHARE_INSTANCES"),
+    Works(
+        "spin-us", "US", Group::kPython, {SetSpin, ShowSpin},
+        "Microseconds for which a Python model's process, and the thread that receives from it, poll before "
+        "they sleep. auto: 100 while cores are idle"),
     Works("memory-keep-bytes", "BYTES", Group::kPython, Bytes<Workers<&W::memory_keep_bytes>>(),
           "Idle tensor memory that each model's process keeps mapped after a burst"),
     Works("execute-timeout-ms", "MS", Group::kPython,

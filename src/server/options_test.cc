@@ -263,6 +263,7 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--allow-http=maybe"}, "--allow-http: 'maybe' is not a boolean"},
       {{"m", "--model-control-mode=all"}, "'all' is not one of none, poll, explicit"},
       {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},
+      {{"m", "--spin-us=5us"}, "'5us' is neither auto nor a number of microseconds from 0 to 1000"},
       {{"m", "--http-prot=1"}, "unknown option '--http-prot'; did you mean --http-port?"},
       {{"--pull", "--source_model=a/b", "--model_repository_path=m"},
        "--pull of OpenVINO Model Server is not supported: pulling and converting models is not supported"},

@@ -28,6 +28,7 @@ Server::Server(const ServerOptions& options, Logger& log, const RecentLog* recen
     : options_(options),
       log_(log),
       heap_trimmer_(options.workers.memory_keep_bytes),
+      spin_control_(options.spin_us),
       seen_(options_, log, recent_log),
       limits_(std::make_shared<ClientLimits>(LimitsOf(options), &log)),
       loading_(options_, log, *limits_, seen_) {}

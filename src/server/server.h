@@ -22,6 +22,7 @@
 #include "server/observability.h"
 #include "server/options.h"
 #include "server/server_control.h"
+#include "server/spin_control.h"
 #include "server/startup_report.h"
 
 namespace braid {
@@ -63,6 +64,7 @@ class Server {
   const ServerOptions options_;
   Logger& log_;
   HeapTrimmer heap_trimmer_;
+  SpinControl spin_control_;
   Observability seen_;
   const std::shared_ptr<ClientLimits> limits_;  // shared with the ports
   Loading loading_;
