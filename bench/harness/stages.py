@@ -17,7 +17,7 @@ COUNTERS = {"raw_syscalls:sys_enter": "system_calls", "instructions:u": "instruc
 
 @dataclasses.dataclass
 class Use:
-    """Of one thread, or of several with one name. The machine may lack a counter: then its field is None."""
+    """Of one thread, or of several with one name. Fields of counters that the machine lacks hold None."""
 
     cpu_us: float = 0.0
     user_us: float = 0.0
