@@ -425,4 +425,4 @@ def test_nothing_is_left_behind(in_process):
             model.execute({"INPUT0": [1] * 4, "INPUT1": [1] * 4})
         counts.append(len(os.listdir("/proc/self/fd")))
     assert set(threading.enumerate()) <= threads
-    assert counts[1] == counts[-1], counts
+    assert counts[-1] <= counts[1], counts  # the process may close files of earlier tests meanwhile

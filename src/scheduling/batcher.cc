@@ -6,7 +6,7 @@ namespace braid {
 namespace {
 
 constexpr int64_t kMostWorkAheadNs = 200'000;
-constexpr int kDeepestPipeline = 8;
+constexpr int kDeepestPipeline = 32;
 // An execution that has run for this long is not merely late on a busy machine.
 constexpr int64_t kStuckNs = 2'000'000;
 

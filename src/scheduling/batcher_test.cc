@@ -148,14 +148,14 @@ TEST(CanShareBatch, LetsRaggedAndMissingInputsPass) {
 TEST(PipelineDepth, GivesAheadWhatBeginsWithin200Microseconds) {
   const int64_t us = 1000;
   EXPECT_EQ(PipelineDepth(0, 0, false), 1);
-  EXPECT_EQ(PipelineDepth(1 * us, 0, false), 8);
+  EXPECT_EQ(PipelineDepth(1 * us, 0, false), 32);
   EXPECT_EQ(PipelineDepth(40 * us, 0, false), 6);
   EXPECT_EQ(PipelineDepth(100 * us, 0, false), 3);
   EXPECT_EQ(PipelineDepth(200 * us, 0, false), 2);
   EXPECT_EQ(PipelineDepth(201 * us, 0, false), 1);
   EXPECT_EQ(PipelineDepth(1000 * us, 0, false), 1);
   // An instance whose execution runs longer than usual gets no more.
-  EXPECT_EQ(PipelineDepth(20 * us, 300 * us, false), 8);
+  EXPECT_EQ(PipelineDepth(20 * us, 300 * us, false), 11);
   EXPECT_EQ(PipelineDepth(20 * us, 3000 * us, false), 1);
   EXPECT_EQ(PipelineDepth(20 * us, 0, true), 2);
 }

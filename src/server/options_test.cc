@@ -259,7 +259,7 @@ TEST(Options, SaysWhatIsWrong) {
       {{"m", "--http-port=x"}, "--http-port: 'x' is not a whole number"},
       {{"m", "--http-port=70000"}, "--http-port: 70000 is out of range 0 to 65535"},
       {{"m", "--http-port=99999999999999999999"}, "--http-port: 99999999999999999999 is out of range"},
-      {{"m", "--http-thread-count=0"}, "out of range"},
+      {{"m", "--http-thread-count=-1"}, "out of range"},
       {{"m", "--allow-http=maybe"}, "--allow-http: 'maybe' is not a boolean"},
       {{"m", "--model-control-mode=all"}, "'all' is not one of none, poll, explicit"},
       {{"m", "--worker-start=spawn"}, "'spawn' is not one of fork, fresh"},

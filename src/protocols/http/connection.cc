@@ -111,9 +111,9 @@ bool Connection::NothingMore() {
   return drained_;
 }
 
-template <class Work>
-void Connection::DoGuarded(Work&& work) noexcept {
-  const Status fault = Guarded(std::forward<Work>(work));
+template <class Action>
+void Connection::DoGuarded(Action&& action) noexcept {
+  const Status fault = Guarded(std::forward<Action>(action));
   if (fault.ok() || closed_) return;
   GuardedOrReport("HTTP connection", [&] {
     // A running call responds by itself.
@@ -164,15 +164,24 @@ void Connection::OnWritable() {
 
 void Connection::Respond(HttpResponse response) {
   if (answered_.exchange(true, std::memory_order_acq_rel)) return;
-  const bool close = close_after_ || io_->draining();
+  close_response_ = close_after_ || io_->draining();
   const Status written = Guarded([&] {
-    writer_.Set(std::move(response), ConnectionField(close), omit_body_);
-    const ResponseWriter::Progress progress = writer_.Send(socket_);
-    const bool sent = progress == ResponseWriter::Progress::kDone;
-    if (sent && !close) writer_.Clear();
-    HandBack(sent, progress == ResponseWriter::Progress::kFailed, close);
+    writer_.Set(std::move(response), ConnectionField(close_response_), omit_body_);
+    // A thread with several responses at once sends them after all work that others wait for.
+    if (!Batch::Defer(shared_from_this())) SendResponse();
   });
   if (!written.ok()) CutOff();
+}
+
+void Connection::SendResponse() {
+  const ResponseWriter::Progress progress = writer_.Send(socket_);
+  const bool sent = progress == ResponseWriter::Progress::kDone;
+  if (sent && !close_response_) writer_.Clear();
+  HandBack(sent, progress == ResponseWriter::Progress::kFailed, close_response_);
+}
+
+void Connection::AtEnd() noexcept {
+  if (!Guarded([this] { SendResponse(); }).ok()) CutOff();
 }
 
 void Connection::CutOff() noexcept {

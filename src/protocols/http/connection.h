@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "base/batch.h"
 #include "protocols/http/body_reader.h"
 #include "protocols/http/exchange.h"
 #include "protocols/http/input_buffer.h"
@@ -41,6 +42,7 @@ namespace braid {
 
 class Connection final : public HttpExchange,
                          public EventLoop::Watcher,
+                         public Batch::Work,
                          public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<IoThread> io, ClientSocket socket, ConnectionLimits::Place place,
@@ -116,12 +118,15 @@ class Connection final : public HttpExchange,
   void OnReadable();
   void OnWritable();
   void OnAnswered(bool send_failed);
+  // Sends the response of the running call, on the thread that responded.
+  void SendResponse();
+  void AtEnd() noexcept override;
   // Returns the connection to its io thread after a response.
   void HandBack(bool sent, bool failed, bool close);
   // Runs a step of the io thread's work. An exception ends the current request with an error, or the
   // connection if no response is possible any more.
-  template <class Work>
-  void DoGuarded(Work&& work) noexcept;
+  template <class Action>
+  void DoGuarded(Action&& action) noexcept;
   // Disconnects the client because its response could not be written.
   void CutOff() noexcept;
   // Writes pending bytes of a response in parts whose call still runs.
@@ -146,7 +151,8 @@ class Connection final : public HttpExchange,
   std::atomic<Phase> phase_{Phase::kOwned};
   // Set by the first response to the running call. Later ones are dropped.
   std::atomic<bool> answered_{false};
-  StageClock clock_;  // the io thread alone changes its stage
+  bool close_response_ = false;  // set by Respond()
+  StageClock clock_;             // the io thread alone changes its stage
 
   // Owned by the io thread, or by the responder while a call runs.
   ResponseWriter writer_{kMaxWaitingBytes};

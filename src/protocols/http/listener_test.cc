@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "base/batch.h"
 #include "base/clock.h"
 #include "protocols/http/testing/test_client.h"
 #include "protocols/net/compression.h"
@@ -445,6 +446,32 @@ TEST_P(Listener, WritesLargeAnswersToSlowReaders) {
   ASSERT_TRUE(response);
   EXPECT_EQ(response->body.size(), 20'000'000u);
   EXPECT_EQ(client.Request("POST", "/echo", "next")->body, "next");
+}
+
+// A thread with several responses sends them at the end of its row of work.
+TEST_P(Listener, SendsTheResponsesOfABatchAtItsEnd) {
+  std::deque<TestClient> clients;
+  std::vector<EchoService::Held> held;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Connect());
+    ASSERT_TRUE(clients.back().SendRequest("POST", "/hold", "x"));
+    held.push_back(service_.Take());
+  }
+  std::thread([&] {
+    const Batch batch;
+    for (size_t i = 0; i < 3; ++i) held[i].exchange->Respond(TextResponse("answer " + std::to_string(i)));
+    for (const TestClient& client : clients) {
+      int waiting = 0;
+      ASSERT_EQ(::ioctl(client.fd(), FIONREAD, &waiting), 0);
+      EXPECT_EQ(waiting, 0);
+    }
+    // Its response can no longer be sent; the others are.
+    clients[1].Close();
+  }).join();
+  for (size_t i : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(clients[i].Read()->body, "answer " + std::to_string(i));
+    EXPECT_EQ(clients[i].Request("POST", "/echo", "next")->body, "next");
+  }
 }
 
 TEST_P(Listener, CancelsWhenTheClientGoesAway) {

@@ -42,7 +42,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
           const Options& options)
       : control_(control),
         protocols_(std::move(protocols)),
-        io_threads_(static_cast<size_t>(std::max(1, options.threads))),
+        io_threads_(static_cast<size_t>(options.threads > 0 ? options.threads : HalfOfCores())),
         on_demand_(options.on_demand),
         limits_(options.limits != nullptr ? options.limits : std::make_shared<ClientLimits>()),
         access_(access),
@@ -62,7 +62,7 @@ class HttpServer::Service final : public HttpService, private HttpProtocolHost {
     listener.port = options.port;
     listener.reuse_port = options.reuse_port;
     listener.unix_socket_mode = options.unix_socket_mode;
-    listener.threads = options.threads;
+    listener.threads = static_cast<int>(io_threads_);
     listener.thread_name = options.thread_name;
     listener.thread_watch = options.thread_watch;
     listener.max_body_bytes = options.max_input_bytes;

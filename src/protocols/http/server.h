@@ -34,7 +34,7 @@ class HttpServer {
     uint16_t port = 8000;  // 0: the system chooses
     bool reuse_port = false;
     uint32_t unix_socket_mode = kUnixSocketMode;
-    int threads = 2;
+    int threads = 0;  // 0: HalfOfCores()
     // The limit of a body.
     size_t max_input_bytes = size_t{64} * 1024 * 1024;
     // The end of the error text for a larger body: how to raise the limit.
