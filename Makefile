@@ -94,6 +94,7 @@ bench:  ## Measure (see bench/)
 	@scripts/install-system-packages build bench
 	@scripts/python-env build test
 	@bench/run $(ARGS)
+	@bench/run-floor
 	@bench/run-latency
 	@bench/run-curves
 	@.venv/bin/python bench/run-openvino

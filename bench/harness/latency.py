@@ -6,7 +6,7 @@ second, or None if that could not be measured. A key is (side, share) or CLOSED:
 
 import statistics
 
-SIDES = {"peer": "peer", "subject": "Braid"}
+SIDES = {"peer": "peer", "subject": "Braid", "floor": "floor"}
 SHARES = (0.3, 0.6, 0.8, 0.95)
 PROTOCOLS = {"grpc": "gRPC", "http": "HTTP, binary"}
 QUANTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9"}
@@ -16,7 +16,12 @@ PEERS = "the peer's"
 # The closed load that measures a server's capacity first, with a fixed number of requests in flight.
 CLOSED = "closed"
 # The columns of the page.
-COLUMNS = (("peer", OWN), ("subject", PEERS), ("subject", OWN))
+COLUMNS = {
+    ("peer", OWN): "peer",
+    ("subject", PEERS): "Braid, at the peer's rate",
+    ("subject", OWN): "Braid, at that share of its own",
+    ("floor", OWN): "floor, at that share of its own",
+}
 
 
 def rates(whose, capacity):
@@ -71,10 +76,19 @@ def capacity_line(rounds):
         for each in rounds
         if each["subject"]["capacity"] and each["peer"]["capacity"]
     ]
-    said = [f"{SIDES[side]} {value:.0f}/s" if value else f"{SIDES[side]} -" for side, value in
-            (("peer", peer), ("subject", subject))]  # fmt: skip
+    capacities = {"peer": peer, "subject": subject, "floor": capacity(rounds, "floor")}
+    said = [
+        f"{SIDES[side]} {value:.0f}/s" if value else f"{SIDES[side]} -"
+        for side, value in capacities.items()
+        if any(side in each for each in rounds)
+    ]
     times = f" ({statistics.median(ratios):.1f} times)" if ratios else ""
     return f"16 in flight: {', '.join(said)}{times}."
+
+
+def columns(rounds):
+    """Returns the columns of the sides that were measured, with their titles."""
+    return {column: title for column, title in COLUMNS.items() if any(column[0] in each for each in rounds)}
 
 
 def troubles(results):
@@ -100,7 +114,7 @@ def failed(results):
         for found in rounds:
             if any(report["errors"] for key, report in found["subject"].items() if key != "capacity"):
                 return True
-        for side, whose in COLUMNS:
+        for side, whose in columns(rounds):
             for share in SHARES:
                 reports = [found[side][whose, share] for found in rounds if (whose, share) in found[side]]
                 if not any(usable(report) or not report["rate_held"] for report in reports):
@@ -123,12 +137,10 @@ def page(results, facts):
     ]
     for protocol, rounds in results.items():
         lines += ["", f"## {PROTOCOLS[protocol]}", "", capacity_line(rounds), ""]
+        shown = columns(rounds)
+        lines += ["| load | " + " | ".join(shown.values()) + " |", "|" + " --- |" * (len(shown) + 1)]
         lines += [
-            "| load | peer | Braid, at the peer's rate | Braid, at that share of its own |",
-            "| --- | --- | --- | --- |",
-        ]
-        lines += [
-            f"| {share:.0%} | " + " | ".join(cell(rounds, side, (whose, share)) for side, whose in COLUMNS) + " |"
+            f"| {share:.0%} | " + " | ".join(cell(rounds, side, (whose, share)) for side, whose in shown) + " |"
             for share in SHARES
         ]
     if wrong := troubles(results):

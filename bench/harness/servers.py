@@ -49,7 +49,10 @@ def repository(source, models):
 
 
 class Side:
-    """The start command of one side's server. `name` is "peer" or "subject"."""
+    """The start command of one side's server. `name` is "peer", "subject" or "floor"."""
+
+    # The cores on which the server runs, as `taskset -c` takes them; "": all.
+    cores = ""
 
     def __init__(self, name, python):
         self.name = name
@@ -96,6 +99,18 @@ class CommandSide(Side):
     def command(self, repository, http, grpc, metrics, tag):
         values = {"repo": repository, "http": http, "grpc": grpc, "metrics": metrics, "python": self.python}
         return [word.format(**values) for word in self._words]
+
+
+class FloorSide(Side):
+    """bench/floor. It serves the only model of its repository, without reading its files."""
+
+    def __init__(self, name, program, python):
+        super().__init__(name, python)
+        self._program = program
+
+    def command(self, repository, http, grpc, metrics, tag):
+        (model,) = pathlib.Path(repository).iterdir()
+        return [str(self._program), model.name, str(grpc), str(http), str(self.python)]
 
 
 class Server:
@@ -146,6 +161,8 @@ class Server:
         self.http_port, self.grpc_port, metrics_port = free_ports(3)
         self._tag = f"braid-bench-{self.http_port}-{time.monotonic_ns()}"
         command = self._side.command(self._repository, self.http_port, self.grpc_port, metrics_port, self._tag)
+        if self._side.cores:
+            command = ["taskset", "-c", self._side.cores, *command]
         self._log = tempfile.TemporaryFile(prefix="braid-bench-")
         self._started = time.monotonic()
         try:

@@ -274,3 +274,13 @@ def test_latency_page_shows_what_went_wrong():
 def test_rates_of_an_unknown_capacity_are_none():
     assert latency.rates(latency.PEERS, None) == {}
     assert latency.rates(latency.OWN, 1000)[latency.OWN, 0.3] == 300
+
+
+def test_the_floor_is_a_column_where_it_was_measured():
+    page = latency.page({"grpc": [latency_round()]}, [])
+    assert "| load | peer | Braid, at the peer's rate | Braid, at that share of its own |\n" in page
+    floor = {"capacity": 9000.0, **{(latency.OWN, share): report(p50=50.0) for share in latency.SHARES}}
+    page = latency.page({"grpc": [{**latency_round(), "floor": floor}]}, [])
+    assert "16 in flight: peer 1000/s, Braid 3000/s, floor 9000/s (3.0 times)." in page
+    assert "| 30% | 100 / 200 / 300 | 100 / 200 / 300 | 100 / 200 / 300 | 50 / 100 / 150 |\n" in page
+    assert not latency.failed({"grpc": [{**latency_round(), "floor": floor}]})
