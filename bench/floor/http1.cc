@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHeadBytes = size_t{64} << 10;
 
-// Returns the number after a text, from 0 if the text is missing.
+// Returns the number after a text, or 0 if the text is missing.
 size_t NumberAfter(std::string_view text, const char* what) {
   const char* found = strcasestr(text.data(), what);
   return found == nullptr ? 0 : std::strtoul(found + std::strlen(what), nullptr, 10);
