@@ -19,7 +19,7 @@ Batch::Batch() {
 
 Batch::~Batch() {
   batch_of_thread = nullptr;  // AtEnd() must not defer again
-  while (count_ > 0) std::exchange(works_[--count_], nullptr)->AtEnd();
+  for (size_t i = 0; i < count_; ++i) std::exchange(works_[i], nullptr)->AtEnd();
 }
 
 bool Batch::Defer(const std::shared_ptr<Work>& work) noexcept {

@@ -20,7 +20,7 @@ class Batch {
   class Work {
    public:
     virtual ~Work() = default;
-    // Called on the thread that deferred the work.
+    // Called on the thread that deferred the work, in the order of the first calls of Defer().
     virtual void AtEnd() noexcept = 0;
   };
 

@@ -34,6 +34,21 @@ TEST(Batch, EndsEachWorkOnce) {
   EXPECT_FALSE(Batch::Defer(one));
 }
 
+TEST(Batch, EndsWorkInItsOrder) {
+  struct Numbered final : Batch::Work {
+    Numbered(int number, std::vector<int>& ended) : number(number), ended(ended) {}
+    void AtEnd() noexcept override { ended.push_back(number); }
+    const int number;
+    std::vector<int>& ended;
+  };
+  std::vector<int> ended;
+  {
+    const Batch batch;
+    for (int number = 0; number < 3; ++number) Batch::Defer(std::make_shared<Numbered>(number, ended));
+  }
+  EXPECT_EQ(ended, (std::vector<int>{0, 1, 2}));
+}
+
 TEST(Batch, WhatEndsDefersNothing) {
   const auto work = std::make_shared<Counted>();
   work->other = std::make_shared<Counted>();
