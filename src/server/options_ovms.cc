@@ -178,7 +178,7 @@ constexpr OptionSpec kTable[] = {
           "The same as --grpc-address"),
     Works("rest_bind_address", "ADDR", Group::kOvms, Address<Http<&H::address>, "http-address">(),
           "The same as --http-address"),
-    Works("rest_workers", "N", Group::kOvms, Int<Http<&H::threads>, 1, 256>(),
+    Works("rest_workers", "N", Group::kOvms, Int<Http<&H::threads>, 0, 256>(),
           "The same as --http-thread-count"),
     Works("grpc_channel_arguments", "K=V,...", Group::kOvms,
           {SetChannelArguments, Text<&O::grpc_channel_arguments>().show},
