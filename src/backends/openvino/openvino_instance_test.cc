@@ -177,7 +177,8 @@ TEST_F(Instances, OutputsOutliveTheModel) {
   }
 }
 
-TEST_F(Instances, ALongInferenceDoesNotHoldUpItsCaller) {
+// The caller would otherwise answer itself, as it does for a short one.
+TEST_F(Instances, ALongInferenceRunsOnAnotherThreadThanItsCallers) {
   Save(Slow());
   OvmsModelConfig config = Config();
   config.nireq = 1;
@@ -185,11 +186,11 @@ TEST_F(Instances, ALongInferenceDoesNotHoldUpItsCaller) {
   std::vector<float> values(512, 3);
   (void)Infer(model, {Floats("b", {1, 512}, values)});
   WaitingSink sinks[4];
-  const int64_t begin = SteadyNowNs();
   for (WaitingSink& sink : sinks) Send(model, {Floats("b", {1, 512}, values)}, sink);
-  const int64_t sent = SteadyNowNs();
-  for (WaitingSink& sink : sinks) EXPECT_EQ(ValuesOf<float>(sink.Wait().outputs.at(0)), values);
-  EXPECT_LT(sent - begin, (SteadyNowNs() - begin) / 2);
+  for (WaitingSink& sink : sinks) {
+    EXPECT_EQ(ValuesOf<float>(sink.Wait().outputs.at(0)), values);
+    EXPECT_NE(sink.thread(), std::this_thread::get_id());
+  }
   Stop(model);
 }
 

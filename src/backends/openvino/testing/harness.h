@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ class WaitingSink final : public ResponseSink {
     std::lock_guard lock(mutex_);
     if (response) response_ = std::move(*response);
     ended_ = final;
+    thread_ = std::this_thread::get_id();
     changed_.notify_all();
   }
   InferenceResponse Wait() {
@@ -38,8 +40,11 @@ class WaitingSink final : public ResponseSink {
     changed_.wait(lock, [this] { return ended_; });
     return std::move(response_);
   }
+  // The thread that answered, after Wait().
+  std::thread::id thread() const { return thread_; }
 
  private:
+  std::thread::id thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
   InferenceResponse response_;
