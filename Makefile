@@ -95,11 +95,13 @@ bench:  ## Measure (see bench/)
 	@scripts/python-env build test
 	@bench/run $(ARGS)
 	@bench/run-floor
+	@.venv/bin/python bench/run-others
 	@bench/run-latency
 	@bench/run-curves
 	@.venv/bin/python bench/run-openvino
 	@bench/run-graphs
 	@.venv/bin/python bench/run-stateful
+	@[ $$(nproc) -lt 16 ] || bench/run-scaling
 
 format:  ## Format the C++ and Python files
 	@scripts/python-env check

@@ -22,21 +22,26 @@ def measure(workload, side, settings):
         return Sample({}, 1, str(error))
 
 
+def load_command(workload, server, loadgen, duration, warmup):
+    """Returns the command of the load generator that measures `server`."""
+    port = server.grpc_port if workload.protocol.startswith("grpc") else server.http_port
+    return [
+        str(loadgen),
+        "--protocol", workload.protocol,
+        "--address", f"127.0.0.1:{port}",
+        "--concurrency", str(workload.concurrency),
+        "--duration", str(duration),
+        "--warmup", str(warmup),
+        "--server-pid", str(server.pid),
+        *workload.arguments,
+    ]  # fmt: skip
+
+
 def _measure_load(workload, side, settings):
     with servers.repository(settings.models, workload.models) as repository:
         server = servers.Server(side, repository, workload.models, settings.root)
         with server:
-            port = server.grpc_port if workload.protocol.startswith("grpc") else server.http_port
-            command = [
-                str(settings.loadgen),
-                "--protocol", workload.protocol,
-                "--address", f"127.0.0.1:{port}",
-                "--concurrency", str(workload.concurrency),
-                "--duration", str(settings.duration),
-                "--warmup", str(settings.warmup),
-                "--server-pid", str(server.pid),
-                *workload.arguments,
-            ]  # fmt: skip
+            command = load_command(workload, server, settings.loadgen, settings.duration, settings.warmup)
             limit = settings.duration + settings.warmup + 120
             try:
                 run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)

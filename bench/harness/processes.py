@@ -1,5 +1,6 @@
 """Processes and their memory, from /proc."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -59,6 +60,16 @@ def end(processes, patience_s):
         except ProcessLookupError:
             pass
     return len(left)
+
+
+def cpu_s(leader):
+    """Returns the user and system time of the family's living processes since their start, and of ended children that they waited for."""
+    ticks = 0
+    for pid in family(leader):
+        with contextlib.suppress(OSError):
+            text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            ticks += sum(map(int, text[text.rindex(")") + 2 :].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_kb(leader):

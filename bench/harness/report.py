@@ -13,7 +13,7 @@ def number(value):
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _spread(spread, divisor=1.0):
+def spread_cell(spread, divisor=1.0):
     if spread is None:
         return "-"
     median, low, high = (number(each / divisor) for each in (spread.median, spread.low, spread.high))
@@ -27,10 +27,10 @@ def _bound(ratio):
 
 
 def _ratio_cell(ratio):
-    return f"{_spread(ratio.spread)} {ratio.verdict}".strip()
+    return f"{spread_cell(ratio.spread)} {ratio.verdict}".strip()
 
 
-def _table(head, rows):
+def markdown_table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
@@ -50,7 +50,7 @@ def _target_table(table, results):
         for metric in _MAIN:
             row += [_ratio_cell(by_metric[metric]), _bound(by_metric[metric])]
         rows.append([*row, ratios.overall(workload, results[workload.id]) or "no target"])
-    return _table([*head, "result"], rows)
+    return markdown_table([*head, "result"], rows)
 
 
 def _other_table(table, results):
@@ -59,7 +59,7 @@ def _other_table(table, results):
     for workload in table:
         by_metric = {each.metric: each for each in ratios.ratios(workload, results[workload.id])}
         rows.append([workload.id, *(_ratio_cell(by_metric[each]) for each in metrics)])
-    return _table(["Workload", *(each.title for each in metrics)], rows)
+    return markdown_table(["Workload", *(each.title for each in metrics)], rows)
 
 
 def _absolute_table(table, results, sides):
@@ -69,11 +69,11 @@ def _absolute_table(table, results, sides):
     for workload in table:
         for side in sides:
             samples = [each[side] for each in results[workload.id] if side in each]
-            cells = [_spread(ratios.side_spread(samples, each), each.divisor) for each in metrics]
+            cells = [spread_cell(ratios.side_spread(samples, each), each.divisor) for each in metrics]
             # With two sides, a table of ratios has the titles.
             name = workload.id if len(sides) == 2 else _name(workload)
             rows.append([name, side, *cells, str(sum(each.errors for each in samples))])
-    return _table(["Workload", "side", *(f"{each.title}, {each.unit}" for each in metrics), "errors"], rows)
+    return markdown_table(["Workload", "side", *(f"{each.title}, {each.unit}" for each in metrics), "errors"], rows)
 
 
 def _start_table(table, results):
@@ -82,7 +82,7 @@ def _start_table(table, results):
         by_metric = ratios.ratios(workload, results[workload.id])
         cells = [_ratio_cell(each) + (f" {_bound(each)}" if each.target else "") for each in by_metric]
         rows.append([_name(workload), *cells])
-    return _table(["Workload", *(each.title for each in workloads.START_METRICS)], rows)
+    return markdown_table(["Workload", *(each.title for each in workloads.START_METRICS)], rows)
 
 
 def _errors(table, results):
@@ -101,7 +101,7 @@ def document(table, results, sides, facts):
     load = [each for each in table if isinstance(each, workloads.LoadWorkload)]
     start = [each for each in table if isinstance(each, workloads.StartWorkload)]
     lines = ["# Benchmarks", "", "`bench/run` writes this page; `bench/README.md` says how to repeat it.", ""]
-    lines += _table(["", ""], facts)
+    lines += markdown_table(["", ""], facts)
     errors = _errors(table, results)
     if errors:
         lines += ["", "## Failed samples", "", *errors]
@@ -146,7 +146,7 @@ def floor_document(table, results, facts):
         "`bench/run-floor` writes this page; `bench/README.md` says how to repeat it.",
         "",
     ]
-    lines += _table(["", ""], facts)
+    lines += markdown_table(["", ""], facts)
     errors = _errors(table, results)
     if errors:
         lines += ["", "## Failed samples", "", *errors]
@@ -157,6 +157,6 @@ def floor_document(table, results, facts):
         "errors, and its model is a function of arrays instead of a `TritonPythonModel`. CPU/request counts the whole process",
         "tree. A ratio is Braid / floor within a round: median (smallest-largest).",
         "",
-        *_table(head, rows),
+        *markdown_table(head, rows),
     ]
     return "\n".join(lines) + "\n"

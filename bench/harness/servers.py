@@ -1,6 +1,7 @@
 """Servers under measurement: a fresh one for each round, workload and side, completely removed afterwards."""
 
 import contextlib
+import dataclasses
 import http.client
 import pathlib
 import shlex
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import typing
 
 from harness import processes
 
@@ -20,6 +22,16 @@ START_ATTEMPTS = 3
 
 class ServerError(Exception):
     """The server did not start or did not become ready; the text ends with the end of its log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """An HTTP request: a GET, or a POST of `body`. `right` says whether the bytes of an answer are those that are expected."""
+
+    path: str
+    body: bytes | None = None
+    headers: tuple = ()  # of (name, value)
+    right: typing.Callable = lambda body: True
 
 
 def free_ports(count):
@@ -64,6 +76,10 @@ class Side:
     def environment(self):
         """Returns the environment; None: the inherited one."""
         return None
+
+    def probes(self, models):
+        """Returns the requests that a server answers with 200 once it serves `models`."""
+        return [Request("/v2/health/ready"), *(Request(f"/v2/models/{model}/ready") for model in models)]
 
     def clean_up(self, tag):
         """Removes what a killed server left outside of its processes."""
@@ -179,27 +195,33 @@ class Server:
             raise ServerError(f"{self._side.name}: cannot start {command[0]}: {error}") from error
 
     def _wait_ready(self):
-        paths = ["/v2/health/ready", *(f"/v2/models/{model}/ready" for model in self._models)]
-        while paths:
+        probes = self._side.probes(self._models)
+        while probes:
             if self._process.poll() is not None:
                 raise ServerError(f"{self._side.name} exited with {self._process.returncode}: {self._log_end()}")
-            if self._answers(paths[0]):
-                paths.pop(0)
+            if self.answers(probes[0]):
+                probes.pop(0)
                 continue
             if time.monotonic() - self._started > self._ready_limit_s:
                 raise ServerError(f"{self._side.name} is not ready in {self._ready_limit_s} s: {self._log_end()}")
             time.sleep(0.005)
         self.ready_s = time.monotonic() - self._started
 
-    def _answers(self, path):
+    def answers(self, request):
+        """Whether the server answers with 200. Raises ServerError when that answer is wrong."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
         try:
-            connection.request("GET", path)
-            return connection.getresponse().status == 200
+            method = "GET" if request.body is None else "POST"
+            connection.request(method, request.path, request.body, dict(request.headers))
+            response = connection.getresponse()
+            body = response.read()
         except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
+        if response.status == 200 and not request.right(body):
+            raise ServerError(f"{self._side.name}: wrong answer to {request.path}: {body[:200]!r}")
+        return response.status == 200
 
     def _log_end(self):
         self._log.seek(0)

@@ -1,0 +1,1 @@
+../../../others/functions.py
