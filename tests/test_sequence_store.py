@@ -340,7 +340,7 @@ def test_a_store_that_has_lost_its_data_is_no_reason_to_guess(setting, redis):
 
 
 def test_without_the_store_steps_go_on_where_that_is_wanted(setting, redis):
-    options = ["--sequence_state_store_unavailable", "continue", "--sequence_state_store_timeout_ms", 200]
+    options = ["--sequence_state_store_unavailable", "continue"]
     with replica(setting, redis, *options) as server, replica(setting, redis, *options) as other:
         assert setting.ask(server, 5, 1, start=True) == 5
         redis.signal(signal.SIGSTOP)
@@ -359,7 +359,7 @@ def test_without_the_store_steps_go_on_where_that_is_wanted(setting, redis):
 
 
 def test_behind_takes_a_step_back_that_it_could_not_keep(setting, redis):
-    options = ["--sequence_state_store_lag_ms", 0, "--sequence_state_store_timeout_ms", 200]
+    options = ["--sequence_state_store_lag_ms", 0]
     with replica(setting, redis, *options, mode="behind") as server:
         assert setting.ask(server, 5, 1, start=True) == 5
         wait_until(lambda: counted(server, "unconfirmed") == 0, what="the store to have it")
@@ -403,7 +403,7 @@ def relay(redis):
 def cut_off(setting, relay, *options, **more):
     """A replica that reaches the store through the relay."""
     url = f"redis://localhost:{relay.port}/3"
-    return setting.serve("--sequence_state_store", url, "--sequence_state_store_timeout_ms", 200, *options, **more)
+    return setting.serve("--sequence_state_store", url, *options, **more)
 
 
 def test_a_replica_that_is_cut_off_does_not_answer_from_an_old_state(setting, redis, relay):

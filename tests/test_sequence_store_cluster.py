@@ -142,7 +142,7 @@ def _slot_of(node, slot):
 
 @pytest.mark.parametrize("away", ["refuse", "continue"])
 def test_a_node_that_is_killed_costs_its_sequences_alone(setting, cluster, away):
-    options = ["--sequence_state_store_unavailable", away, "--sequence_state_store_timeout_ms", 300]
+    options = ["--sequence_state_store_unavailable", away]
     with replica(setting, cluster, *options) as server:
         for sequence in SEQUENCES:
             assert setting.ask(server, sequence, sequence, start=True) == sequence
