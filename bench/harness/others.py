@@ -141,7 +141,7 @@ def _kserve(workload):
 
 @dataclasses.dataclass(frozen=True)
 class Other:
-    """A server from wheels: what pip installs (the server first), how it starts, and what a reader must know of it."""
+    """A server from wheels: its packages for pip (the server first), its start command, and notes for the page."""
 
     name: str
     packages: tuple

@@ -1,4 +1,4 @@
-"""What every server of bench/run-others computes, as functions of arrays."""
+"""The work of every server of bench/run-others, as functions of arrays."""
 
 import numpy as np
 
