@@ -201,7 +201,7 @@ OTHERS = (
         "{bin}/python {apps}/kserve_app.py {workload} {http} {grpc}",
         _kserve,
         "the Python server alone, one worker. Its batching is a part of the cluster, and its streams are those of its OpenAI models: "
-        "the network runs a row at a time, and streams are left out.",
+        "the network runs a row at a time, and streams are left out. It converts binary tensors to lists of numbers.",
     ),
 )  # fmt: skip
 
