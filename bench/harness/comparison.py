@@ -28,16 +28,22 @@ def _progress(workload, side, sample):
     return f"{workload.id:4} {side:8} " + ", ".join(figures) + trouble
 
 
-def run_rounds(table, sides, rounds, settings):
-    """Measures the workloads of `table`; returns {workload id: [{side: Sample}]}, with an entry for each round."""
+def run_rounds(table, sides, rounds, settings, take=measure.measure):
+    """Measures the workloads of `table`; returns {workload id: [{side: Sample}]}, with an entry for each round.
+
+    `take` makes a sample, or returns None for a side that cannot do the workload.
+    """
     results = {workload.id: [] for workload in table}
     by_name = {side.name: side for side in sides}
     for index in range(rounds):
         for workload in table:
             samples = {}
             for name in ratios.order(by_name, index):
-                samples[name] = measure.measure(workload, by_name[name], settings)
-                text = _progress(workload, name, samples[name])
+                sample = take(workload, by_name[name], settings)
+                if sample is None:
+                    continue
+                samples[name] = sample
+                text = _progress(workload, name, sample)
                 print(f"round {index + 1}/{rounds} {text}", file=sys.stderr, flush=True)
             results[workload.id].append(samples)
     return results

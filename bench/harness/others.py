@@ -16,7 +16,13 @@ import numpy as np
 from harness import peer, ratios, report, servers, workloads
 from harness.servers import Request
 
+# Braid and Triton use the peer's, as in bench/run.
+NUMPY = "numpy==2.4.6"
 APPS = pathlib.Path(__file__).resolve().parents[1] / "others"
+
+
+MEMORY = workloads.Metric("pss_kb", "memory", divisor=1024, unit="MiB")
+METRICS = (workloads.THROUGHPUT, workloads.P50, workloads.P99, workloads.CPU, MEMORY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Workload:
     id: str
     title: str
     concurrency: int
+    metrics: tuple = METRICS
 
 
 WORKLOADS = (
@@ -32,9 +39,6 @@ WORKLOADS = (
     Workload("tokens", "streams of 100 tokens, 16 in flight", 16),
     Workload("mlp", "a network, batches of at most 32 rows, JSON, a row a request, 32 in flight", 32),
 )
-
-MEMORY = workloads.Metric("pss_kb", "memory", divisor=1024, unit="MiB")
-METRICS = (workloads.THROUGHPUT, workloads.P50, workloads.P99, workloads.CPU, MEMORY)
 
 _A, _B = [0, 7, 14, 21], [13, 30, 34, 40]
 _ROW = [index / 16 for index in range(16)]
@@ -149,10 +153,6 @@ class Other:
     request: object  # of a workload's id; None: the server cannot do it
     notes: str
 
-    @property
-    def title(self):
-        return self.packages[0].partition("[")[0].replace("==", " ").partition(" ")[0]
-
 
 _CLASSES = {"add_sub": "AddSub", "identity": "Identity", "tokens": "Tokens", "mlp": "Mlp"}
 OTHERS = (
@@ -215,7 +215,7 @@ def install(other, say):
             shutil.rmtree(home)
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, stdout=sys.stderr)
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *other.packages, "numpy"], check=True, stdout=sys.stderr)
+        subprocess.run([*pip, *other.packages, NUMPY], check=True, stdout=sys.stderr)
         (home / "ready").touch()
     return home / "bin"
 
@@ -276,7 +276,7 @@ class OtherSide(servers.Side):
         return [self.request(model) for model in models]
 
 
-def with_functions(side, scratch):
+def on_equal_terms(side, scratch):
     """Returns `side`, a Braid or a Triton, under the conditions of the other servers."""
     base = side.environment()
     side.environment = lambda: _environment(scratch, base)

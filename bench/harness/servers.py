@@ -18,6 +18,11 @@ from harness import processes
 READY_LIMIT_S = 90
 STOP_LIMIT_S = 20
 START_ATTEMPTS = 3
+# Braid's, for CommandSide.
+SUBJECT_COMMAND = (
+    "build/braid serve --model-repository {repo} --http-port {http} --grpc-port {grpc} --metrics-port {metrics} "
+    "--host 127.0.0.1 --python {python}"
+)
 
 
 class ServerError(Exception):

@@ -16,8 +16,8 @@ end
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    '{"requests": %d, "duration_us": %d, "bytes": %d, "p50_us": %d, "p99_us": %d, '
+    '{"requests": %d, "duration_us": %d, "p50_us": %d, "p99_us": %d, '
       .. '"refused": %d, "broken": %d}\n',
-    summary.requests, summary.duration, summary.bytes, latency:percentile(50), latency:percentile(99),
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
     errors.status, errors.connect + errors.read + errors.write + errors.timeout))
 end

@@ -12,7 +12,7 @@ import pytest
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from harness import others, stages  # noqa: E402
+from harness import comparison, others, stages  # noqa: E402
 from harness.ratios import Sample  # noqa: E402
 
 sys.path.append(str(others.APPS))
@@ -78,6 +78,18 @@ def test_every_server_has_a_pinned_version_and_a_command_for_each_workload(other
         (tmp_path / "repository" / workload.id).rmdir()
         assert "8000" in command
         assert "{" not in command
+
+
+def test_a_workload_that_a_server_cannot_do_is_left_out(tmp_path):
+    sides = [
+        others.OtherSide(other, tmp_path, str(tmp_path))
+        for other in others.OTHERS
+        if other.name in ("KServe", "FastAPI")
+    ]
+    take = lambda workload, side, _: sample(1.0) if side.request(workload.id) else None
+    results = comparison.run_rounds(others.WORKLOADS, sides, 1, None, take)
+    assert set(results["add_sub"][0]) == {"FastAPI", "KServe"}
+    assert set(results["tokens"][0]) == {"FastAPI"}
 
 
 # --- pages
