@@ -86,7 +86,10 @@ def test_a_workload_that_a_server_cannot_do_is_left_out(tmp_path):
         for other in others.OTHERS
         if other.name in ("KServe", "FastAPI")
     ]
-    take = lambda workload, side, _: sample(1.0) if side.request(workload.id) else None
+
+    def take(workload, side, _):
+        return sample(1.0) if side.request(workload.id) else None
+
     results = comparison.run_rounds(others.WORKLOADS, sides, 1, None, take)
     assert set(results["add_sub"][0]) == {"FastAPI", "KServe"}
     assert set(results["tokens"][0]) == {"FastAPI"}
